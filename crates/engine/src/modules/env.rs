@@ -1,0 +1,25 @@
+//! `env`: variables of the process and of `--env`, as far as the extension may see them.
+
+use starlark::environment::GlobalsBuilder;
+use starlark::eval::Evaluator;
+use starlark::starlark_module;
+use starlark::values::Value;
+
+use crate::Json;
+use crate::context::perform;
+use crate::effect::Effect;
+
+#[starlark_module]
+pub(crate) fn register(globals: &mut GlobalsBuilder) {
+    /// The variable's value, or `default` when it is unset.
+    fn get<'v>(
+        name: &str,
+        default: Option<Value<'v>>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> anyhow::Result<Value<'v>> {
+        match perform(eval, Effect::Env { name: name.to_owned() })? {
+            Json::String(value) => Ok(eval.heap().alloc(value)),
+            _ => Ok(default.unwrap_or_else(|| eval.heap().alloc(""))),
+        }
+    }
+}

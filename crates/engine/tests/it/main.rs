@@ -1,0 +1,8 @@
+//! One test binary for the engine: language cases as files, the rest as tables.
+
+mod hostile;
+mod language;
+mod support;
+
+#[global_allocator]
+static ALLOCATOR: starloom_engine::memory::CountingAllocator = starloom_engine::memory::CountingAllocator;
