@@ -13,17 +13,20 @@ use starlark::values::tuple::UnpackTuple;
 use starlark::values::typing::StarlarkNever;
 use starlark::values::{StringValue, Value};
 
-use crate::context::{Context, argument_json, perform, perform_value};
+use crate::context::{argument_json, perform, perform_value, try_call};
 use crate::convert::{alloc_dict, check_printable};
 use crate::effect::Effect;
-use crate::error::{ScriptError, Uncatchable};
+use crate::error::Uncatchable;
+use crate::limits::Watch;
 use crate::{Json, JsonObject};
 
 /// The levels of RFC 5424, as MCP names them.
 const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-fn printable(value: Value) -> anyhow::Result<String> {
+/// The value as `str` writes it, unless it is too deep or too large to be written.
+pub(crate) fn printable(value: Value) -> anyhow::Result<String> {
     if let Some(text) = value.unpack_str() {
+        Watch::require_current_memory(text.len())?;
         return Ok(text.to_owned());
     }
     check_printable(value).map_err(anyhow::Error::msg)?;
@@ -118,26 +121,11 @@ pub(crate) fn register(globals: &mut GlobalsBuilder) {
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Value<'v>> {
         let named: Vec<(&str, Value)> = kwargs.iter().map(|(key, value)| (key.as_str(), *value)).collect();
-        let outcome = eval.eval_function(function, &args.items, &named);
+        let outcome = try_call(eval, function, &args.items, &named)?;
         let heap = eval.heap();
         let (ok, value, error) = match outcome {
             Ok(value) => (true, value, Value::new_none()),
-            Err(error) => {
-                let watch = Context::of(eval).map_err(starlark::Error::new_native)?.watch.clone();
-                let stopped = matches!(error.kind(), starlark::ErrorKind::StackOverflow(_))
-                    || watch.check_with(eval).is_some()
-                    || match error.kind() {
-                        starlark::ErrorKind::Native(inner) | starlark::ErrorKind::Other(inner) => {
-                            inner.downcast_ref::<Uncatchable>().is_some()
-                        }
-                        _ => false,
-                    };
-                if stopped {
-                    return Err(error);
-                }
-                let message = ScriptError::from_starlark(error, None).message;
-                (false, Value::new_none(), heap.alloc(message))
-            }
+            Err(error) => (false, Value::new_none(), heap.alloc(error.message)),
         };
         Ok(heap.alloc(AllocStruct([("ok", Value::new_bool(ok)), ("value", value), ("error", error)])))
     }

@@ -22,6 +22,9 @@ pub const MAX_DEPTH: usize = 200;
 /// Parsing and printing an integer takes time quadratic in its digits.
 const MAX_INTEGER_DIGITS: usize = 100_000;
 
+/// Texts beyond this are copied only when the memory is there.
+const LONG_TEXT: usize = 16 << 10;
+
 /// A value that one side cannot hold, with the path to it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at {path}: {problem}")]
@@ -150,6 +153,10 @@ fn value_from_starlark<'v>(
         return Ok(Json::Null);
     }
     if let Some(text) = value.unpack_str() {
+        // The same long text may stand in a million places.
+        if text.len() > LONG_TEXT && Watch::require_current_memory(text.len()).is_err() {
+            return Err(path.error("stopped"));
+        }
         return Ok(Json::String(text.to_owned()));
     }
     if let Some(flag) = value.unpack_bool() {
@@ -257,8 +264,10 @@ pub(crate) fn check_printable<'v>(value: Value<'v>) -> Result<(), String> {
     const MAX_NODES: usize = 5_000_000;
     let mut pending = vec![(value, 0)];
     let mut nodes = 0;
+    let mut bytes = 0_usize;
     while let Some((value, depth)) = pending.pop() {
         nodes += 1;
+        bytes = bytes.saturating_add(value.unpack_str().map_or(0, str::len));
         if depth > MAX_DEPTH {
             return Err(format!("a value nested deeper than {MAX_DEPTH} cannot be printed"));
         }
@@ -277,6 +286,9 @@ pub(crate) fn check_printable<'v>(value: Value<'v>) -> Result<(), String> {
         } else if let Some(fields) = StructRef::from_value(value) {
             pending.extend(fields.iter().map(|(_, item)| (item, depth + 1)));
         }
+    }
+    if bytes > LONG_TEXT {
+        Watch::require_current_memory(bytes).map_err(|error| error.to_string())?;
     }
     Ok(())
 }

@@ -2,13 +2,16 @@
 //!
 //! One serialisable enum: it can be performed, denied, mocked, written to a journal and replayed, or
 //! sent over a pipe to another process, without any module knowing which of these happens.
+//!
+//! No enum here is tagged by a field (`#[serde(tag = …)]`): serde would have to buffer it to find the tag,
+//! and that loses numbers, because a `serde_json` number of arbitrary precision is not plain data.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Json, JsonObject};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "effect", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Seconds and nanoseconds since the Unix epoch: `{"seconds": int, "nanoseconds": int}`.
     Now,
@@ -79,7 +82,7 @@ pub enum HttpBody {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "op", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum SqlOperation {
     /// Rows as a list of objects.
     Query { sql: String, params: SqlParams },
@@ -99,7 +102,7 @@ pub enum SqlParams {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "op", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum StoreOperation {
     /// The value, or `null`.
     Get { key: String },
@@ -144,10 +147,11 @@ pub struct NoHost;
 
 impl Host for NoHost {
     fn perform(&self, effect: Effect) -> Result<Json, EffectError> {
-        let name = serde_json::to_value(&effect)
-            .ok()
-            .and_then(|value| value.get("effect").and_then(Json::as_str).map(str::to_owned))
-            .unwrap_or_default();
+        let name = match serde_json::to_value(&effect) {
+            Ok(Json::String(name)) => name,
+            Ok(Json::Object(object)) => object.keys().next().cloned().unwrap_or_default(),
+            _ => String::new(),
+        };
         Err(EffectError::failed(format!("`{name}` is not available here")))
     }
 }

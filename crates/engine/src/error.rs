@@ -34,6 +34,10 @@ pub enum ErrorKind {
     Declaration,
     /// `fail()` was called.
     Fail,
+    /// An assertion of `testing` did not hold.
+    Assertion,
+    /// `testing.skip()` was called; the message is its reason.
+    Skipped,
     /// An operation failed while the script ran.
     Runtime,
     /// A value that JSON cannot hold, or JSON that Starlark cannot.
@@ -77,7 +81,14 @@ pub(crate) enum Uncatchable {
     Stopped,
     #[error("{message}")]
     Protocol { code: i64, message: String, data: Option<Json> },
+    #[error("{reason}")]
+    Skipped { reason: String },
 }
+
+/// Carries a failed assertion of `testing` through the interpreter. Catchable, unlike the above.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct AssertionFailed(pub(crate) String);
 
 impl ScriptError {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> ScriptError {
@@ -147,6 +158,10 @@ impl ScriptError {
             Kind::Native(inner) | Kind::Other(inner) => match inner.downcast_ref::<Uncatchable>() {
                 Some(Uncatchable::Protocol { code, message, data }) => {
                     ScriptError::new(ErrorKind::Protocol { code: *code, data: data.clone() }, message.clone())
+                }
+                Some(Uncatchable::Skipped { reason }) => ScriptError::new(ErrorKind::Skipped, reason.clone()),
+                _ if inner.downcast_ref::<AssertionFailed>().is_some() => {
+                    ScriptError::new(ErrorKind::Assertion, inner.to_string())
                 }
                 _ => ScriptError::new(ErrorKind::Runtime, format!("{inner:#}")),
             },

@@ -149,8 +149,8 @@ fn tool_of_function(
     for parameter in docs.params.pos_or_named.iter().chain(&docs.params.named_only) {
         let annotation = annotation(&parameter.typ);
         let mut schema = annotation.schema;
-        if annotation.is_float {
-            floats.push(parameter.name.clone());
+        if let Some(widen) = annotation.widen {
+            floats.push((parameter.name.clone(), widen));
         }
         if let Some(text) = &parameter.docs {
             schema.insert("description".to_owned(), Json::from(described(text)));

@@ -27,8 +27,7 @@ use starlark_syntax::syntax::ast::{AssignOp, AstStmt, StmtP};
 
 use crate::context::Context;
 use crate::convert::check_printable;
-use crate::error::Uncatchable;
-use crate::limits::{Limit, StopReason, Watch};
+use crate::limits::Watch;
 
 /// An integer of four million bits prints as 1.2 million digits: no tool needs more.
 const MAX_INTEGER_BITS: u64 = 4 << 20;
@@ -156,12 +155,7 @@ fn require_memory(bytes: usize, eval: &Evaluator) -> anyhow::Result<()> {
     if bytes < SMALL {
         return Ok(());
     }
-    let watch = &Context::of(eval)?.watch;
-    if bytes > watch.memory_left() {
-        watch.set(StopReason::Limit(Limit::Memory(watch.limits().heap_bytes)));
-        return Err(Uncatchable::Stopped.into());
-    }
-    Ok(())
+    Ok(Context::of(eval)?.watch.require_memory(bytes)?)
 }
 
 fn bits(value: Value) -> Option<u64> {

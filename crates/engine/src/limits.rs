@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use starlark::eval::Evaluator;
 
+use crate::error::Uncatchable;
 use crate::memory::allocated_by_this_thread;
 
 /// The bounds of one load or one call.
@@ -59,6 +60,7 @@ struct StopState {
     started: Instant,
     /// Nanoseconds after `started`. Atomic because the clock stands still while a person answers.
     deadline: AtomicU64,
+    outer: Option<Stop>,
 }
 
 impl Stop {
@@ -67,6 +69,7 @@ impl Stop {
             cancelled: AtomicBool::new(false),
             started: Instant::now(),
             deadline: AtomicU64::new(u64::try_from(wall_clock.as_nanos()).unwrap_or(u64::MAX)),
+            outer: None,
         }))
     }
 
@@ -75,7 +78,7 @@ impl Stop {
     }
 
     pub fn is_cancelled(&self) -> bool {
-        self.0.cancelled.load(Ordering::Relaxed)
+        self.0.cancelled.load(Ordering::Relaxed) || self.0.outer.as_ref().is_some_and(Stop::is_cancelled)
     }
 
     pub fn deadline(&self) -> Instant {
@@ -98,6 +101,17 @@ impl Stop {
             .0
             .deadline
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |deadline| Some(deadline.saturating_add(by)));
+    }
+
+    /// A stop for a part of the work: it ends with this one, or after `wall_clock`.
+    pub fn within(&self, wall_clock: Duration) -> Stop {
+        let allowed = wall_clock.min(self.remaining());
+        Stop(Arc::new(StopState {
+            cancelled: AtomicBool::new(self.is_cancelled()),
+            started: Instant::now(),
+            deadline: AtomicU64::new(u64::try_from(allowed.as_nanos()).unwrap_or(u64::MAX)),
+            outer: Some(self.clone()),
+        }))
     }
 
     fn is_late(&self) -> bool {
@@ -198,9 +212,23 @@ impl Watch {
     }
 
     /// Memory this evaluation may still take.
-    pub(crate) fn memory_left(&self) -> usize {
+    fn memory_left(&self) -> usize {
         let used = (allocated_by_this_thread() - self.0.allocated_at_start).max(0) as usize;
         self.0.limits.heap_bytes.saturating_sub(used)
+    }
+
+    /// Ends the evaluation when so many bytes are more than it may still take.
+    pub(crate) fn require_memory(&self, bytes: usize) -> Result<(), Uncatchable> {
+        if bytes > self.memory_left() {
+            self.set(StopReason::Limit(Limit::Memory(self.0.limits.heap_bytes)));
+            return Err(Uncatchable::Stopped);
+        }
+        Ok(())
+    }
+
+    /// As [`Watch::require_memory`], of the innermost evaluation of this thread.
+    pub(crate) fn require_current_memory(bytes: usize) -> Result<(), Uncatchable> {
+        CURRENT.with_borrow(|stack| stack.last().map_or(Ok(()), |watch| watch.require_memory(bytes)))
     }
 
     /// Hands the limits to the evaluator.

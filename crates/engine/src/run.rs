@@ -11,6 +11,7 @@ use crate::convert::{from_starlark, object_to_starlark, to_starlark};
 use crate::effect::Host;
 use crate::error::{ErrorKind, ScriptError};
 use crate::limits::{Limits, Stop, Watch};
+use crate::schema::Widen;
 use crate::{Json, JsonObject};
 
 /// A function of a loaded file that outlives it, callable from any thread.
@@ -27,8 +28,8 @@ pub struct Handler {
 pub(crate) enum Convention {
     /// One dict, as `Tool` handlers take it.
     Dict,
-    /// By name, as a plain function takes them. `floats` names those annotated `float`.
-    Named { floats: Vec<String> },
+    /// By name, as a plain function takes them. `floats` are those with a `float` in their annotation.
+    Named { floats: Vec<(String, Widen)> },
     /// No arguments, as tests take them.
     Nothing,
 }
@@ -93,10 +94,11 @@ impl Handler {
             (Convention::Named { floats }, Arguments::Object(object)) => {
                 let mut named: Vec<(&str, Value)> = Vec::with_capacity(object.len());
                 for (name, json) in object {
-                    let value = match json.as_f64().filter(|_| json.is_number() && floats.contains(name)) {
-                        Some(float) => heap.alloc(float),
-                        None => to_starlark(json, heap).map_err(conversion)?,
-                    };
+                    let value = match floats.iter().find(|(known, _)| known == name) {
+                        Some((_, widen)) => to_starlark(&widen.apply(json), heap),
+                        None => to_starlark(json, heap),
+                    }
+                    .map_err(conversion)?;
                     named.push((name, value));
                 }
                 eval.eval_function(function, &[], &named)

@@ -85,9 +85,48 @@ fn parse_number(text: &str) -> Option<serde_json::Number> {
 /// The schema of a type annotation, and what the interpreter will want converted for it.
 pub(crate) struct Annotation {
     pub(crate) schema: JsonObject,
-    /// The annotation is exactly `float`: whole numbers must arrive as floats.
-    pub(crate) is_float: bool,
+    /// Where whole numbers must arrive as floats.
+    pub(crate) widen: Option<Widen>,
     pub(crate) may_be_none: bool,
+}
+
+/// Where in a value the interpreter wants floats: to it `3` is no `float`, to JSON it is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Widen {
+    Number,
+    Items(Box<Widen>),
+    Values(Box<Widen>),
+}
+
+impl Widen {
+    fn of(ty: &Ty) -> Option<Widen> {
+        let alternatives = ty.iter_union();
+        let has = |name: &str| alternatives.iter().any(|basic| basic.as_name() == Some(name));
+        if has("float") && !has("int") {
+            return Some(Widen::Number);
+        }
+        alternatives.iter().find_map(|basic| match basic {
+            TyBasic::List(item) => Widen::of(item).map(|inner| Widen::Items(Box::new(inner))),
+            TyBasic::Dict(_, value) => Widen::of(value).map(|inner| Widen::Values(Box::new(inner))),
+            _ => None,
+        })
+    }
+
+    /// The value with the digits of a float where one is wanted.
+    pub(crate) fn apply(&self, json: &Json) -> Json {
+        match (self, json) {
+            (Widen::Number, Json::Number(number)) if !number.as_str().contains(['.', 'e', 'E']) => {
+                format!("{number}.0").parse().map_or_else(|_| json.clone(), Json::Number)
+            }
+            (Widen::Items(inner), Json::Array(items)) => {
+                Json::Array(items.iter().map(|item| inner.apply(item)).collect())
+            }
+            (Widen::Values(inner), Json::Object(object)) => {
+                Json::Object(object.iter().map(|(key, item)| (key.clone(), inner.apply(item))).collect())
+            }
+            _ => json.clone(),
+        }
+    }
 }
 
 pub(crate) fn annotation(ty: &Ty) -> Annotation {
@@ -95,7 +134,6 @@ pub(crate) fn annotation(ty: &Ty) -> Annotation {
     let may_be_none = alternatives.iter().any(is_none);
     let others: Vec<&TyBasic> = alternatives.iter().filter(|basic| !is_none(basic)).collect();
     let has_int = others.iter().any(|basic| basic.as_name() == Some("int"));
-    let is_float = !has_int && others.iter().any(|basic| basic.as_name() == Some("float"));
     let mut schemas: Vec<JsonObject> = Vec::new();
     for basic in others {
         let schema = basic_schema(basic);
@@ -122,7 +160,7 @@ pub(crate) fn annotation(ty: &Ty) -> Annotation {
     if may_be_none {
         schema = nullable(schema);
     }
-    Annotation { schema, is_float, may_be_none }
+    Annotation { schema, widen: Widen::of(ty), may_be_none }
 }
 
 fn nullable(mut schema: JsonObject) -> JsonObject {

@@ -22,6 +22,9 @@ fn read(function: &str, path: &str, eval: &Evaluator) -> anyhow::Result<String> 
 #[starlark_module]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// The value of a JSON file below the source's root. The tools reload when it changes.
+    ///
+    /// Args:
+    ///     path: path of the file, relative to the root
     fn load_json<'v>(path: &str, eval: &mut Evaluator<'v, '_, '_>) -> anyhow::Result<Value<'v>> {
         let text = read("load_json", path, eval)?;
         let json: Json = serde_json::from_str(&text)
@@ -30,6 +33,9 @@ pub(crate) fn register(globals: &mut GlobalsBuilder) {
     }
 
     /// The text of a file below the source's root. The tools reload when it changes.
+    ///
+    /// Args:
+    ///     path: path of the file, relative to the root
     fn load_text<'v>(path: &str, eval: &mut Evaluator<'v, '_, '_>) -> anyhow::Result<String> {
         read("load_text", path, eval)
     }

@@ -12,14 +12,18 @@ use crate::effect::Effect;
 #[starlark_module]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// The variable's value, or `default` when it is unset.
+    ///
+    /// Args:
+    ///     name: the variable; it must be in the extension's `allowed_env`, if it has any
+    ///     default: any value, `None` too
     fn get<'v>(
         name: &str,
-        default: Option<Value<'v>>,
+        #[starlark(default = "")] default: Value<'v>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> anyhow::Result<Value<'v>> {
         match perform(eval, Effect::Env { name: name.to_owned() })? {
             Json::String(value) => Ok(eval.heap().alloc(value)),
-            _ => Ok(default.unwrap_or_else(|| eval.heap().alloc(""))),
+            _ => Ok(default),
         }
     }
 }

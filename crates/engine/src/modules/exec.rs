@@ -8,6 +8,7 @@ use starlark::values::Value;
 use starlark::values::float::UnpackFloat;
 use starlark::values::none::NoneOr;
 
+use crate::builtins::printable;
 use crate::context::perform_value;
 use crate::effect::{Effect, ExecRequest};
 
@@ -38,13 +39,19 @@ pub(crate) fn register(globals: &mut GlobalsBuilder) {
             let items = args
                 .iterate(eval.heap())
                 .map_err(|_| anyhow::anyhow!("exec.run: args must be a list, got: {}", args.get_type()))?;
-            texts.extend(items.map(|item| item.to_str()));
+            for item in items {
+                texts.push(printable(item)?);
+            }
+        }
+        let mut variables = Vec::with_capacity(env.len());
+        for (name, value) in env {
+            variables.push((name, printable(value)?));
         }
         let request = ExecRequest {
             command: command.to_owned(),
             args: texts,
             cwd: cwd.into_option().map(str::to_owned),
-            env: env.iter().map(|(key, value)| (key.clone(), value.to_str())).collect(),
+            env: variables,
             stdin: stdin.into_option().map(str::to_owned),
             timeout: timeout.into_option().map(|seconds| seconds.0),
         };

@@ -7,7 +7,7 @@ use starlark::starlark_module;
 use starlark::values::Value;
 
 use crate::Json;
-use crate::context::argument_json;
+use crate::context::{Output, argument_json};
 use crate::convert::to_starlark;
 
 #[starlark_module]
@@ -28,9 +28,10 @@ pub(crate) fn register(globals: &mut GlobalsBuilder) {
         }
         let spaces = " ".repeat(indent.min(16) as usize);
         let formatter = serde_json::ser::PrettyFormatter::with_indent(spaces.as_bytes());
-        let mut out = Vec::new();
+        // Deep values have more spaces than text.
+        let mut out = Output::new(eval)?;
         json.serialize(&mut serde_json::Serializer::with_formatter(&mut out, formatter))?;
-        Ok(String::from_utf8(out)?)
+        out.into_text()
     }
 
     /// The value a JSON text stands for; integers of any size stay exact.

@@ -44,6 +44,22 @@ fn memory_is_bounded() {
         "return len([x for x in range(2000000000)])",
         "l = [1]\nfor _ in range(40):\n    l = [l, l]\nreturn l",
         "l = [1]\nfor _ in range(40):\n    l = [l, l]\nreturn json.encode(l)",
+        "return str([\"x\" * 1000000] * 1000000)",
+        "return json.encode([\"x\" * 1000000] * 1000000)",
+        "l = [0] * 200000\nfor _ in range(150):\n    l = [l]\nreturn json.encode(l, indent = 16)",
+        "l = [0] * 500000\nfor _ in range(150):\n    l = [l]\nreturn yaml.encode(l)",
+        "return yaml.decode(\"- a\\n\" * 5000000)",
+        "return re.sub(\"a\", \"b\" * 1000000, \"a\" * 1000000)",
+        "return re.sub(\"a\", lambda m: \"b\" * 1000000, \"a\" * 1000000)",
+        "return re.find_all(\"a\", \"a\" * 20000000)",
+        "return re.split(\"(a)?\" * 100, \"a\" * 2000000)",
+        "return csv.encode([{str(i): i} for i in range(20000)])",
+        "return csv.decode(\"a,b\\n\" * 5000000)",
+        "return url.parse_query(\"a&\" * 10000000)",
+        "return url.encode_query({\"a\": [\"x\" * 1000000] * 1000000})",
+        "return http.get(\"u\", headers = {\"a\": [\"x\" * 1000000] * 1000000})",
+        "return exec.run(\"x\", [\"x\" * 1000000] * 1000000)",
+        "return random.shuffle(range(2000000000))",
     ] {
         let kind = stopped_by(body);
         assert!(matches!(kind, ErrorKind::Limit(Limit::Memory(_) | Limit::WallClock(_))), "{body}: {kind:?}");
@@ -59,6 +75,9 @@ fn time_is_bounded() {
         "return all(range(1, 2000000000))",
         "return len([1 for _ in range(2000000000) if False])",
         "for _ in range(2000000000):\n    attempt(lambda: fail(\"x\"))\nreturn 1",
+        "x = 12345678901234567891\ny = x\nfor _ in range(15):\n    x = x * x + 5\n    y = y * y + 7\nreturn math.gcd(x, y)",
+        "return len(re.find_all(\".*?.*?.*?b|a\", \"a\" * 300000))",
+        "return fuzzy.search(\"a\" * 1000, [\"a\" * 100000] * 10000)",
     ] {
         let kind = stopped_by(body);
         assert!(matches!(kind, ErrorKind::Limit(Limit::WallClock(_) | Limit::Memory(_))), "{body}: {kind:?}");
@@ -85,6 +104,10 @@ fn recursion_and_numbers_are_bounded() {
         "l = []\nfor _ in range(100000):\n    l = [l]\nreturn \"%s\" % l",
         "l = []\nfor _ in range(100000):\n    l = [l]\nfail(l)\nreturn 1",
         "l = []\nfor _ in range(100000):\n    l = [l]\nreturn json.encode(l)",
+        "l = []\nfor _ in range(100000):\n    l = [l]\nreturn yaml.encode(l)",
+        "l = []\nfor _ in range(100000):\n    l = [l]\nreturn exec.run(\"x\", [l])",
+        "l = []\nfor _ in range(100000):\n    l = [l]\nreturn csv.encode([[l]])",
+        "l = []\nfor _ in range(100000):\n    l = [l]\nreturn http.post(\"u\", body = l)",
         "l = []\nfor _ in range(100000):\n    l = [l]\nreturn l",
         "return json.decode(\"[\" * 100000)",
         "return json.decode(\"1e999\")",

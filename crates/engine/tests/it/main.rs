@@ -2,6 +2,7 @@
 
 mod hostile;
 mod language;
+mod modules;
 mod support;
 
 #[global_allocator]

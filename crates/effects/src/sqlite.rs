@@ -1,0 +1,114 @@
+//! SQLite files.
+
+pub(crate) mod connections;
+pub(crate) mod guard;
+mod values;
+
+use rusqlite::fallible_iterator::FallibleIterator;
+use rusqlite::{Batch, Connection, Statement};
+use starloom_engine::{EffectError, Json, SqlOperation, SqlParams};
+
+pub(crate) use self::connections::Connections;
+use self::connections::{Access, Database};
+use self::guard::Guarded;
+use crate::Scope;
+
+const LIST_TABLES: &str = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name";
+const DESCRIBE_TABLE: &str = "SELECT cid, name, type, \"notnull\", dflt_value, pk FROM pragma_table_info(?1)";
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SqliteError {
+    #[error("Failed to open SQLite database: {0}")]
+    Open(String),
+    #[error("Failed to prepare query: {0}")]
+    Prepare(String),
+    #[error("Query execution failed: {0}")]
+    Query(String),
+    #[error("Failed to fetch row: {0}")]
+    Row(String),
+    #[error("Statement execution failed: {0}")]
+    Execute(String),
+}
+
+impl From<SqliteError> for EffectError {
+    fn from(error: SqliteError) -> EffectError {
+        EffectError::Failed(error.to_string())
+    }
+}
+
+pub(crate) fn run(scope: &Scope, path: &str, operation: SqlOperation) -> Result<Json, EffectError> {
+    let access = match operation {
+        SqlOperation::Execute { .. } => Access::Write,
+        _ => Access::Read,
+    };
+    let database = Database::locate(scope.grants, path)?;
+    let connection = scope.services.sqlite.take(&database, access)?;
+    let guarded = Guarded::new(connection, scope)?;
+    let outcome = perform(guarded.connection(), scope, operation);
+    let (connection, refused, reusable) = guarded.release();
+    if reusable {
+        scope.services.sqlite.give_back(&database, access, connection);
+    }
+    match outcome {
+        Ok(answer) => Ok(answer),
+        Err(_) if scope.is_stopped() => Err(EffectError::Stopped),
+        Err(error) => Err(refused.map_or_else(|| error.into(), EffectError::from)),
+    }
+}
+
+fn perform(connection: &Connection, scope: &Scope, operation: SqlOperation) -> Result<Json, SqliteError> {
+    match operation {
+        SqlOperation::Query { sql, params } => query(connection, scope, &sql, params),
+        SqlOperation::Execute { sql, params } => execute(connection, &sql, params),
+        SqlOperation::ListTables { schema: None } => {
+            query(connection, scope, LIST_TABLES, SqlParams::Positional(Vec::new()))
+        }
+        SqlOperation::DescribeTable { table, schema: None } => {
+            query(connection, scope, DESCRIBE_TABLE, SqlParams::Positional(vec![Json::from(table)]))
+        }
+        SqlOperation::ListTables { schema: Some(schema) }
+        | SqlOperation::DescribeTable { schema: Some(schema), .. } => {
+            Err(SqliteError::Query(format!("SQLite has no schema {schema:?}: leave `schema` out")))
+        }
+    }
+}
+
+fn query(connection: &Connection, scope: &Scope, sql: &str, params: SqlParams) -> Result<Json, SqliteError> {
+    let mut statement = prepare(connection, sql).map_err(SqliteError::Prepare)?;
+    values::bind(&mut statement, params).map_err(SqliteError::Query)?;
+    let options = &scope.services.options;
+    values::rows(&mut statement, options.max_rows, options.max_result_bytes).map_err(SqliteError::Row)
+}
+
+fn execute(connection: &Connection, sql: &str, params: SqlParams) -> Result<Json, SqliteError> {
+    let mut statement = prepare(connection, sql).map_err(SqliteError::Execute)?;
+    // Asked before the first step: a statement that both writes and answers has written by then.
+    if statement.column_count() > 0 && statement.readonly() {
+        let question = "Execute returned results - did you mean to call query?";
+        return Err(SqliteError::Execute(question.to_owned()));
+    }
+    values::bind(&mut statement, params).map_err(SqliteError::Execute)?;
+    let before = connection.total_changes();
+    let failed = |error: rusqlite::Error| SqliteError::Execute(values::reason(&error));
+    let mut rows = statement.raw_query();
+    while rows.next().map_err(failed)?.is_some() {}
+    drop(rows);
+    // `changes` is of the last statement that could change rows, which need not be this one.
+    let changed = if connection.total_changes() == before { 0 } else { connection.changes() };
+    Ok(Json::from(changed))
+}
+
+/// One statement, and no more: what came after it would silently be left out.
+fn prepare<'a>(connection: &'a Connection, sql: &str) -> Result<Statement<'a>, String> {
+    let mut batch = Batch::new(connection, sql);
+    let statement = match batch.next() {
+        Ok(Some(statement)) => statement,
+        Ok(None) => return Err("there is no statement".to_owned()),
+        Err(error) => return Err(values::reason(&error)),
+    };
+    // A second one that does not even compile, such as one that needs the first, is also a second one.
+    match batch.next() {
+        Ok(None) => Ok(statement),
+        _ => Err("more than one statement: run them one by one".to_owned()),
+    }
+}

@@ -1,0 +1,9 @@
+//! `.star` files as sources: found, loaded, watched.
+
+mod discover;
+mod load;
+mod watch;
+
+pub use discover::{DiscoverError, ScriptFile, discover, discover_tests, is_test_file};
+pub use load::{DiskFiles, EVALUATION_STACK, LoadedFile, Loader};
+pub use watch::{Loading, Reloader, StartError};
