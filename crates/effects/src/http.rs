@@ -13,7 +13,7 @@ use starloom_engine::{EffectError, HttpRequest, Json, JsonObject};
 use url::Url;
 
 use self::hop::Hop;
-use crate::grants::Denied;
+use crate::grants::{Denied, Grants};
 use crate::hosts::HostPermit;
 use crate::resolve::{HttpResolver, Resolver};
 use crate::scope::timeout_from;
@@ -85,6 +85,15 @@ fn build(services: &Services, permit: HostPermit) -> Result<reqwest::Client, Str
         builder = builder.no_proxy();
     }
     builder.build().map_err(|error| root_cause(&error))
+}
+
+/// What a source would send, `{"method", "url", "headers", "body"}`, if it may: for whoever answers in the
+/// server's place.
+pub fn preview_http(grants: &Grants, request: HttpRequest) -> Result<JsonObject, EffectError> {
+    let hop = Hop::first(request)?;
+    let (host, port) = hop.address();
+    grants.check_host(host, port)?;
+    Ok(hop.to_json())
 }
 
 pub(crate) fn request(scope: &Scope, request: HttpRequest) -> Result<Json, EffectError> {

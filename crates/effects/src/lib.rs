@@ -31,6 +31,7 @@ use std::time::Duration;
 use starloom_engine::{Effect, EffectError, Json};
 
 pub use crate::grants::{CapabilityMode, Grants, Phase};
+pub use crate::http::preview_http;
 pub use crate::scope::Scope;
 
 /// Performs one effect on the calling thread, which it may block.
@@ -60,6 +61,11 @@ pub fn perform(scope: &Scope, effect: Effect) -> Result<Json, EffectError> {
         Effect::Testing { .. } => Err(not_here("testing")),
         Effect::NotifyChanged { .. } => Err(not_here("notify_changed")),
     }
+}
+
+/// Whether a source may run a command, without running it: for whoever answers in its place.
+pub fn permit_exec(grants: &Grants, command: &str) -> Result<(), EffectError> {
+    Ok(grants.check_exec(command)?)
 }
 
 fn not_here(what: &str) -> EffectError {

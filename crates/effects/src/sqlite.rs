@@ -9,8 +9,9 @@ use rusqlite::{Batch, Connection, Statement};
 use starloom_engine::{EffectError, Json, SqlOperation, SqlParams};
 
 pub(crate) use self::connections::Connections;
-use self::connections::{Access, Database};
+use self::connections::{Access, Database, OpenError};
 use self::guard::Guarded;
+use self::values::ValueError;
 use crate::Scope;
 
 const LIST_TABLES: &str = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name";
@@ -19,15 +20,31 @@ const DESCRIBE_TABLE: &str = "SELECT cid, name, type, \"notnull\", dflt_value, p
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SqliteError {
     #[error("Failed to open SQLite database: {0}")]
-    Open(String),
+    Open(#[from] OpenError),
     #[error("Failed to prepare query: {0}")]
-    Prepare(String),
+    Prepare(PrepareError),
     #[error("Query execution failed: {0}")]
-    Query(String),
+    Query(ValueError),
+    #[error("Query execution failed: SQLite has no schema {schema:?}: leave `schema` out")]
+    Schema { schema: String },
     #[error("Failed to fetch row: {0}")]
-    Row(String),
+    Row(ValueError),
     #[error("Statement execution failed: {0}")]
-    Execute(String),
+    PrepareExecute(PrepareError),
+    #[error("Statement execution failed: {0}")]
+    Execute(ValueError),
+    #[error("Statement execution failed: Execute returned results - did you mean to call query?")]
+    ReturnsRows,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PrepareError {
+    #[error("there is no statement")]
+    Nothing,
+    #[error("more than one statement: run them one by one")]
+    Several,
+    #[error("{}", values::reason(.0))]
+    Sqlite(rusqlite::Error),
 }
 
 impl From<SqliteError> for EffectError {
@@ -41,13 +58,13 @@ pub(crate) fn run(scope: &Scope, path: &str, operation: SqlOperation) -> Result<
         SqlOperation::Execute { .. } => Access::Write,
         _ => Access::Read,
     };
-    let database = Database::locate(scope.grants, path)?;
-    let connection = scope.services.sqlite.take(&database, access)?;
-    let guarded = Guarded::new(connection, scope)?;
+    let database = Database::locate(scope.grants, path).map_err(SqliteError::from)?;
+    let lent = scope.services.sqlite.take(&database, access).map_err(SqliteError::from)?;
+    let guarded = Guarded::new(lent, scope).map_err(OpenError::from).map_err(SqliteError::from)?;
     let outcome = perform(guarded.connection(), scope, operation);
-    let (connection, refused, reusable) = guarded.release();
+    let (lent, refused, reusable) = guarded.release();
     if reusable {
-        scope.services.sqlite.give_back(&database, access, connection);
+        scope.services.sqlite.give_back(&database, access, lent);
     }
     match outcome {
         Ok(answer) => Ok(answer),
@@ -67,9 +84,7 @@ fn perform(connection: &Connection, scope: &Scope, operation: SqlOperation) -> R
             query(connection, scope, DESCRIBE_TABLE, SqlParams::Positional(vec![Json::from(table)]))
         }
         SqlOperation::ListTables { schema: Some(schema) }
-        | SqlOperation::DescribeTable { schema: Some(schema), .. } => {
-            Err(SqliteError::Query(format!("SQLite has no schema {schema:?}: leave `schema` out")))
-        }
+        | SqlOperation::DescribeTable { schema: Some(schema), .. } => Err(SqliteError::Schema { schema }),
     }
 }
 
@@ -81,15 +96,14 @@ fn query(connection: &Connection, scope: &Scope, sql: &str, params: SqlParams) -
 }
 
 fn execute(connection: &Connection, sql: &str, params: SqlParams) -> Result<Json, SqliteError> {
-    let mut statement = prepare(connection, sql).map_err(SqliteError::Execute)?;
+    let mut statement = prepare(connection, sql).map_err(SqliteError::PrepareExecute)?;
     // Asked before the first step: a statement that both writes and answers has written by then.
     if statement.column_count() > 0 && statement.readonly() {
-        let question = "Execute returned results - did you mean to call query?";
-        return Err(SqliteError::Execute(question.to_owned()));
+        return Err(SqliteError::ReturnsRows);
     }
     values::bind(&mut statement, params).map_err(SqliteError::Execute)?;
     let before = connection.total_changes();
-    let failed = |error: rusqlite::Error| SqliteError::Execute(values::reason(&error));
+    let failed = |error: rusqlite::Error| SqliteError::Execute(error.into());
     let mut rows = statement.raw_query();
     while rows.next().map_err(failed)?.is_some() {}
     drop(rows);
@@ -99,16 +113,12 @@ fn execute(connection: &Connection, sql: &str, params: SqlParams) -> Result<Json
 }
 
 /// One statement, and no more: what came after it would silently be left out.
-fn prepare<'a>(connection: &'a Connection, sql: &str) -> Result<Statement<'a>, String> {
+fn prepare<'a>(connection: &'a Connection, sql: &str) -> Result<Statement<'a>, PrepareError> {
     let mut batch = Batch::new(connection, sql);
-    let statement = match batch.next() {
-        Ok(Some(statement)) => statement,
-        Ok(None) => return Err("there is no statement".to_owned()),
-        Err(error) => return Err(values::reason(&error)),
-    };
+    let statement = batch.next().map_err(PrepareError::Sqlite)?.ok_or(PrepareError::Nothing)?;
     // A second one that does not even compile, such as one that needs the first, is also a second one.
     match batch.next() {
         Ok(None) => Ok(statement),
-        _ => Err("more than one statement: run them one by one".to_owned()),
+        _ => Err(PrepareError::Several),
     }
 }

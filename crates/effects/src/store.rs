@@ -9,6 +9,7 @@ use starloom_engine::{EffectError, Json, StoreOperation};
 
 use self::file::FileStore;
 use self::memory::MemoryStore;
+use crate::sqlite::connections::Access;
 use crate::{Scope, StoreLocation};
 
 const MAX_KEY_BYTES: usize = 1 << 10;
@@ -58,9 +59,13 @@ impl Store {
 pub(crate) fn run(scope: &Scope, operation: StoreOperation) -> Result<Json, EffectError> {
     let source = &scope.grants.source;
     let limit = scope.services.options.max_rows;
+    let access = match operation {
+        StoreOperation::Get { .. } | StoreOperation::Keys { .. } => Access::Read,
+        _ => Access::Write,
+    };
     let outcome = check(&operation).and_then(|()| match &scope.services.store {
         Store::Memory(store) => store.transact(source, |table| perform(table, operation, limit)),
-        Store::File(store) => store.transact(scope, source, |table| perform(table, operation, limit)),
+        Store::File(store) => store.transact(scope, access, |table| perform(table, operation, limit)),
     });
     match outcome {
         Err(StoreError::File { .. }) if scope.is_stopped() => Err(EffectError::Stopped),
@@ -114,7 +119,7 @@ fn perform(table: &mut dyn Table, operation: StoreOperation, limit: usize) -> Re
         }
         StoreOperation::Delete { key } => Ok(Json::from(table.delete(&key)?)),
         StoreOperation::Keys { prefix } => {
-            let keys = table.keys(&prefix, limit + 1)?;
+            let keys = table.keys(&prefix, limit.saturating_add(1))?;
             if keys.len() > limit {
                 return Err(StoreError::TooManyKeys { prefix, limit });
             }

@@ -60,6 +60,10 @@ fn load(extra: &[PathBuf]) -> Result<Arc<RootCertStore>, TlsError> {
 
 fn add_file(store: &mut RootCertStore, path: &Path) -> Result<(), TlsError> {
     let failed = |reason: String| TlsError::Roots { path: path.to_owned(), reason };
+    // To open a pipe would wait for its other end.
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(failed("it is not a regular file".to_owned()));
+    }
     let certificates: Vec<CertificateDer> = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)
         .map_err(|error| failed(error.to_string()))?;

@@ -211,7 +211,10 @@ impl ScriptError {
             }
         }
         for (name, location) in self.trace.iter().rev() {
-            if let Some(location) = location {
+            // A builtin fails where it is called: that line is shown already.
+            if let Some(location) =
+                location.as_ref().filter(|location| Some(*location) != self.location.as_ref())
+            {
                 let _ = writeln!(out, "  called from {location} (`{name}`)");
             }
         }

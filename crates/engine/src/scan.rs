@@ -106,10 +106,8 @@ pub(crate) fn check_depth(file: &str, source: &str) -> Result<(), ScriptError> {
                     return too_deep(line, format!("brackets nested deeper than {MAX_BRACKETS}"));
                 }
             }
-            b')' | b']' | b'}' => {
-                if chains.len() > 1 {
-                    chains.pop();
-                }
+            b')' | b']' | b'}' if chains.len() > 1 => {
+                chains.pop();
             }
             b',' | b';' => chains.iter_mut().last().into_iter().for_each(|chain| *chain = 0),
             b'+' | b'-' | b'*' | b'/' | b'%' | b'|' | b'&' | b'^' | b'~' | b'<' | b'>' | b'=' | b'.'

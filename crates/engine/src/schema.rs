@@ -141,11 +141,9 @@ pub(crate) fn annotation(ty: &Ty) -> Annotation {
         if has_int && basic.as_name() == Some("float") {
             schemas.retain(|known| known.get("type") != Some(&Json::from("integer")));
         }
-        if !(has_int
-            && basic.as_name() == Some("int")
-            && schemas.iter().any(|known| known.get("type") == Some(&Json::from("number"))))
-            && !schemas.contains(&schema)
-        {
+        let is_covered = basic.as_name() == Some("int")
+            && schemas.iter().any(|known| known.get("type") == Some(&Json::from("number")));
+        if !is_covered && !schemas.contains(&schema) {
             schemas.push(schema);
         }
     }

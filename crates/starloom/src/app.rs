@@ -48,7 +48,8 @@ impl App {
         app
     }
 
-    fn build(settings: Settings, runtime: tokio::runtime::Handle) -> (Arc<App>, Reloader) {
+    /// An app that loads nothing until its reloader is told to.
+    pub fn build(settings: Settings, runtime: tokio::runtime::Handle) -> (Arc<App>, Reloader) {
         let services = Arc::new(Services::new(ServicesOptions {
             store: settings.store.clone().map_or(StoreLocation::Memory, StoreLocation::File),
             ..ServicesOptions::default()

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::catalog::{Catalog, Target, Tool};
-use crate::host::CallHost;
+use crate::host::{CallHost, Intercept};
 
 pub use bind::{Problem, bind};
 
@@ -28,6 +28,8 @@ pub struct Call {
     pub arguments: JsonObject,
     /// How many calls of tools by tools lie between the client and this one.
     pub depth: u8,
+    /// Sees every effect of this call first, and of the calls it makes.
+    pub intercept: Option<Arc<dyn Intercept>>,
 }
 
 /// Ends one call: wakes what waits, stops what computes.
@@ -122,7 +124,13 @@ pub fn run_nested(
         let message = format!("tools call each other more than {MAX_DEPTH} deep");
         return Ok(error_result(&message));
     }
-    let call = Call { view: parent.view.clone(), name, arguments, depth: parent.depth + 1 };
+    let call = Call {
+        view: parent.view.clone(),
+        name,
+        arguments,
+        depth: parent.depth + 1,
+        intercept: parent.intercept.clone(),
+    };
     match timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
         Some(timeout) => run_here(app, &call, &cancel.within(timeout)),
         None => run_here(app, &call, cancel),

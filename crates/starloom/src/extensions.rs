@@ -5,5 +5,5 @@ mod load;
 mod watch;
 
 pub use discover::{DiscoverError, ScriptFile, discover, discover_tests, is_test_file};
-pub use load::{DiskFiles, EVALUATION_STACK, LoadedFile, Loader};
-pub use watch::{Loading, Reloader, StartError};
+pub use load::{DiskFiles, EVALUATION_STACK, LoadedFile, Loader, absolute};
+pub use watch::{Changed, FileWatcher, Loading, Reloader, StartError, next_changes};

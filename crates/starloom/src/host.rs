@@ -54,6 +54,11 @@ impl Host for LoadHost<'_> {
     }
 }
 
+/// Stands between scripts and the world: answers an effect in its place, or lets it pass.
+pub trait Intercept: Send + Sync {
+    fn intercept(&self, effect: &Effect, scope: &Scope) -> Option<Result<Json, EffectError>>;
+}
+
 /// During a call.
 pub struct CallHost<'a> {
     pub app: &'a App,
@@ -64,6 +69,16 @@ pub struct CallHost<'a> {
 
 impl Host for CallHost<'_> {
     fn perform(&self, effect: Effect) -> Result<Json, EffectError> {
+        let scope = Scope {
+            services: &self.app.services,
+            grants: self.grants,
+            stop: &self.cancel.stop,
+            cancelled: &self.cancel.token,
+            runtime: &self.app.runtime,
+        };
+        if let Some(answer) = self.call.intercept.as_ref().and_then(|it| it.intercept(&effect, &scope)) {
+            return answer;
+        }
         match effect {
             Effect::Log { level, message, fields } => {
                 log(&self.grants.source, &level, &message, &fields);
@@ -71,16 +86,7 @@ impl Host for CallHost<'_> {
             }
             Effect::CallTool { name, arguments, timeout } => Ok(self.call_tool(name, arguments, timeout)),
             Effect::NotifyChanged { what } => self.notify_changed(&what),
-            effect => perform(
-                &Scope {
-                    services: &self.app.services,
-                    grants: self.grants,
-                    stop: &self.cancel.stop,
-                    cancelled: &self.cancel.token,
-                    runtime: &self.app.runtime,
-                },
-                effect,
-            ),
+            effect => perform(&scope, effect),
         }
     }
 }

@@ -3,11 +3,11 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName,
-    HeaderValue, LOCATION, PROXY_AUTHORIZATION, TRANSFER_ENCODING,
+    AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap,
+    HeaderName, HeaderValue, LOCATION, PROXY_AUTHORIZATION, TRANSFER_ENCODING,
 };
 use reqwest::{Method, Request, Response, StatusCode};
-use starloom_engine::{HttpBody, HttpRequest};
+use starloom_engine::{HttpBody, HttpRequest, Json, JsonObject};
 use url::Url;
 
 use super::{HttpError, without_userinfo};
@@ -81,6 +81,7 @@ impl Hop {
             self.headers.remove(AUTHORIZATION);
             self.headers.remove(PROXY_AUTHORIZATION);
             self.headers.remove(COOKIE);
+            self.headers.remove(HOST);
         }
         self.url = url;
         Ok(self.with_url_credentials())
@@ -91,6 +92,15 @@ impl Hop {
         *request.headers_mut() = self.headers.clone();
         *request.body_mut() = self.body.clone().map(Into::into);
         request
+    }
+
+    pub(super) fn to_json(&self) -> JsonObject {
+        JsonObject::from_iter([
+            ("method".to_owned(), Json::from(self.method.as_str())),
+            ("url".to_owned(), Json::from(self.url.as_str())),
+            ("headers".to_owned(), super::headers(&self.headers)),
+            ("body".to_owned(), self.body.clone().map_or(Json::Null, Json::from)),
+        ])
     }
 
     /// Host without brackets, and port.

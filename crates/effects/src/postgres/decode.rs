@@ -9,6 +9,17 @@ use tokio_postgres::types::{FromSql, Kind, Type};
 
 use super::text;
 
+/// Why a value cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DecodeError {
+    #[error("the server sent a malformed value")]
+    Malformed,
+    #[error("the server sent text that is not UTF-8")]
+    NotUtf8,
+    #[error("the JSON value cannot be read: {0}")]
+    Json(serde_json::Error),
+}
+
 /// The bytes of a value, `None` for NULL.
 pub(super) struct Raw<'a>(pub(super) Option<&'a [u8]>);
 
@@ -95,7 +106,7 @@ impl Shape {
         })
     }
 
-    pub(super) fn decode(&self, bytes: &[u8]) -> Result<Json, String> {
+    pub(super) fn decode(&self, bytes: &[u8]) -> Result<Json, DecodeError> {
         Ok(match self {
             Shape::Void => Json::Null,
             Shape::Bool => Json::from(fixed::<1>(bytes)? != [0]),
@@ -119,7 +130,7 @@ impl Shape {
             Shape::Date => Json::from(text::date(i32::from_be_bytes(fixed(bytes)?))),
             Shape::Time => Json::from(text::time(i64::from_be_bytes(fixed(bytes)?))),
             Shape::TimeTz => {
-                let (time, zone) = bytes.split_at_checked(8).ok_or_else(malformed)?;
+                let (time, zone) = bytes.split_at_checked(8).ok_or(DecodeError::Malformed)?;
                 let zone = i32::from_be_bytes(fixed(zone)?);
                 Json::from(text::time_tz(i64::from_be_bytes(fixed(time)?), zone))
             }
@@ -133,35 +144,31 @@ impl Shape {
             Shape::Json => json(bytes)?,
             Shape::Jsonb => match bytes {
                 [1, text @ ..] => json(text)?,
-                _ => return Err(malformed()),
+                _ => return Err(DecodeError::Malformed),
             },
             Shape::Bytea => Json::from(STANDARD.encode(bytes)),
-            Shape::Inet => Json::from(text::inet(bytes, false).ok_or_else(malformed)?),
-            Shape::Cidr => Json::from(text::inet(bytes, true).ok_or_else(malformed)?),
+            Shape::Inet => Json::from(text::inet(bytes, false).ok_or(DecodeError::Malformed)?),
+            Shape::Cidr => Json::from(text::inet(bytes, true).ok_or(DecodeError::Malformed)?),
             Shape::MacAddress => Json::from(text::mac_address(bytes)),
             Shape::Array(element) => array(element, bytes)?,
         })
     }
 }
 
-fn malformed() -> String {
-    "the server sent a malformed value".to_owned()
+fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], DecodeError> {
+    bytes.try_into().map_err(|_| DecodeError::Malformed)
 }
 
-fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], String> {
-    bytes.try_into().map_err(|_| malformed())
+fn utf8(bytes: &[u8]) -> Result<&str, DecodeError> {
+    std::str::from_utf8(bytes).map_err(|_| DecodeError::NotUtf8)
 }
 
-fn utf8(bytes: &[u8]) -> Result<&str, String> {
-    std::str::from_utf8(bytes).map_err(|_| "the server sent text that is not UTF-8".to_owned())
-}
-
-fn json(bytes: &[u8]) -> Result<Json, String> {
-    serde_json::from_slice(bytes).map_err(|error| format!("the JSON value cannot be read: {error}"))
+fn json(bytes: &[u8]) -> Result<Json, DecodeError> {
+    serde_json::from_slice(bytes).map_err(DecodeError::Json)
 }
 
 /// What JSON has no number for is text, as the server writes it.
-fn float(value: f64, digits: &str) -> Result<Json, String> {
+fn float(value: f64, digits: &str) -> Result<Json, DecodeError> {
     if value.is_nan() {
         Ok(Json::from("NaN"))
     } else if value.is_infinite() {
@@ -171,24 +178,24 @@ fn float(value: f64, digits: &str) -> Result<Json, String> {
     }
 }
 
-fn numeric(bytes: &[u8]) -> Result<Json, String> {
-    let text = text::numeric(bytes).ok_or_else(malformed)?;
+fn numeric(bytes: &[u8]) -> Result<Json, DecodeError> {
+    let text = text::numeric(bytes).ok_or(DecodeError::Malformed)?;
     if text.ends_with(|last: char| last.is_ascii_digit()) { number(&text) } else { Ok(Json::from(text)) }
 }
 
 /// A JSON number of exactly these digits.
-fn number(digits: &str) -> Result<Json, String> {
-    serde_json::from_str(digits).map_err(|_| malformed())
+fn number(digits: &str) -> Result<Json, DecodeError> {
+    serde_json::from_str(digits).map_err(|_| DecodeError::Malformed)
 }
 
-fn array(element: &Shape, bytes: &[u8]) -> Result<Json, String> {
+fn array(element: &Shape, bytes: &[u8]) -> Result<Json, DecodeError> {
     let mut reader = Reader(bytes);
     let (dimensions, _has_nulls, _element_type) = (reader.i32()?, reader.i32()?, reader.i32()?);
     let mut lengths = Vec::new();
     // The server allows six.
     for _ in 0..dimensions.clamp(0, 6) {
         let (length, _lower_bound) = (reader.i32()?, reader.i32()?);
-        lengths.push(usize::try_from(length).map_err(|_| malformed())?);
+        lengths.push(usize::try_from(length).map_err(|_| DecodeError::Malformed)?);
     }
     if lengths.is_empty() {
         return Ok(Json::Array(Vec::new()));
@@ -196,7 +203,7 @@ fn array(element: &Shape, bytes: &[u8]) -> Result<Json, String> {
     nested(element, &lengths, &mut reader)
 }
 
-fn nested(element: &Shape, lengths: &[usize], reader: &mut Reader) -> Result<Json, String> {
+fn nested(element: &Shape, lengths: &[usize], reader: &mut Reader) -> Result<Json, DecodeError> {
     let Some((length, inner)) = lengths.split_first() else {
         return match usize::try_from(reader.i32()?) {
             // Minus one stands for NULL.
@@ -206,24 +213,24 @@ fn nested(element: &Shape, lengths: &[usize], reader: &mut Reader) -> Result<Jso
     };
     (0..*length)
         .map(|_| nested(element, inner, reader))
-        .collect::<Result<Vec<Json>, String>>()
+        .collect::<Result<Vec<Json>, DecodeError>>()
         .map(Json::Array)
 }
 
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn bytes(&mut self, length: usize) -> Result<&'a [u8], String> {
-        let (head, tail) = self.0.split_at_checked(length).ok_or_else(malformed)?;
+    fn bytes(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
+        let (head, tail) = self.0.split_at_checked(length).ok_or(DecodeError::Malformed)?;
         self.0 = tail;
         Ok(head)
     }
 
-    fn i32(&mut self) -> Result<i32, String> {
+    fn i32(&mut self) -> Result<i32, DecodeError> {
         Ok(i32::from_be_bytes(fixed(self.bytes(4)?)?))
     }
 
-    fn i64(&mut self) -> Result<i64, String> {
+    fn i64(&mut self) -> Result<i64, DecodeError> {
         Ok(i64::from_be_bytes(fixed(self.bytes(8)?)?))
     }
 }

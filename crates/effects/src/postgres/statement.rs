@@ -217,9 +217,12 @@ impl Statement {
 fn decode(row: &tokio_postgres::Row, columns: &[(String, Shape)]) -> Result<Json, PostgresError> {
     let mut object = JsonObject::with_capacity(columns.len());
     for (index, (name, shape)) in columns.iter().enumerate() {
-        let problem = |problem: String| PostgresError::Column { column: name.clone(), problem };
-        let raw: Raw = row.try_get(index).map_err(|error| problem(error.to_string()))?;
-        let value = raw.0.map_or(Ok(Json::Null), |bytes| shape.decode(bytes)).map_err(problem)?;
+        let failed = |problem: String| PostgresError::Column { column: name.clone(), problem };
+        let raw: Raw = row.try_get(index).map_err(|error| failed(error.to_string()))?;
+        let value = match raw.0 {
+            Some(bytes) => shape.decode(bytes).map_err(|error| failed(error.to_string()))?,
+            None => Json::Null,
+        };
         object.insert(name.clone(), value);
     }
     Ok(Json::Object(object))

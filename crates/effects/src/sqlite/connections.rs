@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
-use super::{SqliteError, values};
+use super::values;
 use crate::Grants;
+use crate::grants::Denied;
 
 const MAX_IDLE_PER_FILE: usize = 4;
 const MAX_IDLE: usize = 64;
@@ -19,6 +20,18 @@ const IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// The largest text or blob SQLite may make or read: its own limit of 1 GB is more than a call may use.
 const MAX_VALUE_BYTES: i32 = 256 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    #[error("the path is empty")]
+    NoPath,
+    #[error("{} is not a regular file", .0.display())]
+    NotAFile(PathBuf),
+    #[error("{0}")]
+    Denied(#[from] Denied),
+    #[error("{}", values::reason(.0))]
+    Sqlite(#[from] rusqlite::Error),
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
@@ -37,14 +50,13 @@ pub(crate) enum Database {
 }
 
 impl Database {
-    pub(crate) fn locate(grants: &Grants, path: &str) -> Result<Database, SqliteError> {
+    pub(crate) fn locate(grants: &Grants, path: &str) -> Result<Database, OpenError> {
         match path {
             ":memory:" => Ok(Database::Memory),
-            "" => Err(SqliteError::Open("the path is empty".to_owned())),
-            path => match grants.check_path(path) {
-                Ok(path) => Ok(Database::File { path, restricted: grants.restricts_paths() }),
-                Err(denied) => Err(SqliteError::Open(denied.to_string())),
-            },
+            "" => Err(OpenError::NoPath),
+            path => {
+                Ok(Database::File { path: grants.check_path(path)?, restricted: grants.restricts_paths() })
+            }
         }
     }
 }
@@ -82,7 +94,7 @@ pub(crate) struct Lent {
 }
 
 impl Connections {
-    pub(crate) fn take(&self, database: &Database, access: Access) -> Result<Lent, SqliteError> {
+    pub(crate) fn take(&self, database: &Database, access: Access) -> Result<Lent, OpenError> {
         let Database::File { path, restricted } = database else {
             return Ok(Lent { connection: open_memory()?, file: None });
         };
@@ -134,13 +146,13 @@ fn sweep(idle: &mut HashMap<Key, Vec<Idle>>, stale: &mut Vec<Idle>) {
     idle.retain(|_, connections| !connections.is_empty());
 }
 
-fn open_memory() -> Result<Connection, SqliteError> {
-    let connection = Connection::open_in_memory().map_err(open_error)?;
+fn open_memory() -> Result<Connection, OpenError> {
+    let connection = Connection::open_in_memory()?;
     limit(&connection)?;
     Ok(connection)
 }
 
-fn open(path: &Path, access: Access, restricted: bool) -> Result<Connection, SqliteError> {
+fn open(path: &Path, access: Access, restricted: bool) -> Result<Connection, OpenError> {
     let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX
         | match access {
             Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
@@ -150,15 +162,15 @@ fn open(path: &Path, access: Access, restricted: bool) -> Result<Connection, Sql
         // The path is canonical. A link that stands in it now was put there after the check.
         flags |= OpenFlags::SQLITE_OPEN_NOFOLLOW;
     }
-    let connection = Connection::open_with_flags(path, flags).map_err(open_error)?;
+    // To open a pipe waits for its other end, and nothing could interrupt that.
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(OpenError::NotAFile(path.to_owned()));
+    }
+    let connection = Connection::open_with_flags(path, flags)?;
     limit(&connection)?;
     Ok(connection)
 }
 
-fn limit(connection: &Connection) -> Result<(), SqliteError> {
-    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES).map(drop).map_err(open_error)
-}
-
-fn open_error(error: rusqlite::Error) -> SqliteError {
-    SqliteError::Open(values::reason(&error))
+fn limit(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES).map(drop)
 }

@@ -10,7 +10,6 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use starloom_engine::Stop;
 use tokio_util::sync::CancellationToken;
 
-use super::SqliteError;
 use super::connections::Lent;
 use crate::grants::Denied;
 use crate::scope::is_stopped;
@@ -49,15 +48,12 @@ struct Watch {
 }
 
 impl Guarded {
-    pub(crate) fn new(mut lent: Lent, scope: &Scope) -> Result<Guarded, SqliteError> {
+    pub(crate) fn new(mut lent: Lent, scope: &Scope) -> rusqlite::Result<Guarded> {
         let watch = Arc::new(Watch::default());
-        interruptible(&mut lent.connection, scope.stop, scope.cancelled)
-            .and_then(|()| {
-                let (watch, grants) = (Arc::clone(&watch), scope.grants.clone());
-                lent.connection
-                    .authorizer(Some(move |context: AuthContext<'_>| watch.look_at(context, &grants)))
-            })
-            .map_err(|error| SqliteError::Open(error.to_string()))?;
+        interruptible(&mut lent.connection, scope.stop, scope.cancelled)?;
+        let (looking, grants) = (Arc::clone(&watch), scope.grants.clone());
+        lent.connection
+            .authorizer(Some(move |context: AuthContext<'_>| looking.look_at(context, &grants)))?;
         Ok(Guarded { lent, watch })
     }
 

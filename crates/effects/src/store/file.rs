@@ -41,19 +41,22 @@ impl FileStore {
         FileStore { path, connections: Connections::default(), swept: Mutex::new(None) }
     }
 
-    /// Runs `work` in a transaction of its own.
+    /// Runs `work` in a transaction of its own. Those that only read do not wait for anyone.
     pub(super) fn transact<T>(
         &self,
         scope: &Scope,
-        source: &str,
+        access: Access,
         work: impl FnOnce(&mut dyn Table) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let database = Database::File { path: self.path.clone(), restricted: false };
         self.prepare_file()?;
+        // Always able to write: a store is set up by whoever comes first.
         let mut lent = self.connections.take(&database, Access::Write).map_err(|error| self.failed(error))?;
         interruptible(&mut lent.connection, scope.stop, scope.cancelled)
             .map_err(|error| self.failed(error))?;
-        let outcome = self.set_up(scope, &lent.connection).and_then(|()| self.work(&mut lent, source, work));
+        let outcome = self
+            .set_up(scope, &lent.connection)
+            .and_then(|()| self.work(&mut lent, access, &scope.grants.source, work));
         // After a failure of the file itself a fresh connection is the better start.
         let usable = !matches!(outcome, Err(StoreError::File { .. }));
         if usable && released(&mut lent.connection).is_ok() {
@@ -65,14 +68,17 @@ impl FileStore {
     fn work<T>(
         &self,
         lent: &mut Lent,
+        access: Access,
         source: &str,
         work: impl FnOnce(&mut dyn Table) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let transaction = lent
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(|error| self.failed(error))?;
-        if self.is_time_to_sweep() {
+        let behavior = match access {
+            Access::Read => TransactionBehavior::Deferred,
+            Access::Write => TransactionBehavior::Immediate,
+        };
+        let transaction =
+            lent.connection.transaction_with_behavior(behavior).map_err(|error| self.failed(error))?;
+        if access == Access::Write && self.is_time_to_sweep() {
             transaction
                 .execute("DELETE FROM store WHERE expires <= ?1", [now()])
                 .map_err(|error| self.failed(error))?;

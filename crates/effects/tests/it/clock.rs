@@ -27,6 +27,19 @@ fn sleep_waits() {
     assert!(started.elapsed() >= Duration::from_millis(50));
 }
 
+/// The server calls from its own threads, having told tokio that they may block.
+#[test]
+fn effects_work_on_the_runtimes_own_threads() {
+    let world = std::sync::Arc::new(World::new());
+    let inner = std::sync::Arc::clone(&world);
+    let task = world.runtime.spawn(async move {
+        tokio::task::block_in_place(|| inner.ok(Effect::Sleep { seconds: 0.01 }));
+        // Given back: the last owner ends the runtime, which cannot be done from inside it.
+        inner
+    });
+    drop(world.runtime.block_on(task).unwrap());
+}
+
 #[test]
 fn sleep_refuses_nonsense() {
     let world = World::new();

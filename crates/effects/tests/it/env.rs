@@ -1,14 +1,14 @@
 use starloom_effects::CapabilityMode;
 use starloom_engine::{Effect, Json};
 
-use crate::world::World;
+use crate::world::{Allowed, World};
 
 fn get(name: &str) -> Effect {
     Effect::Env { name: name.to_owned() }
 }
 
 /// The process has `PATH` and, from cargo, `CARGO_PKG_NAME`; the operator gives two of his own.
-fn world(mode: CapabilityMode, allowed: Option<&[&str]>) -> World {
+fn world(mode: CapabilityMode, allowed: Allowed) -> World {
     let mut world = World::new();
     world.set_env(&[("STARLOOM_REGION", "eu"), ("CARGO_PKG_NAME", "given")]);
     world.grants.mode = mode;
@@ -22,11 +22,13 @@ fn visibility() {
     let undeclared = "Environment variable 'PATH' cannot be read: no allowed_env configured for this extension and capabilities are strict. Add allowed_env=['PATH'] to the Extension definition.";
     let not_in_list = "Environment variable 'PATH' is not in allowed_env. Allowed variables: [\"CARGO_*\"]";
     let path = std::env::var("PATH").unwrap();
-    let cases: [(CapabilityMode, Option<&[&str]>, &str, Result<Json, &str>); 10] = [
+    let cases: [(CapabilityMode, Allowed, &str, Result<Json, &str>); 12] = [
         (Declared, None, "PATH", Ok(Json::from(path.as_str()))),
         (Declared, None, "CARGO_PKG_NAME", Ok(Json::from("given"))),
         (Declared, None, "STARLOOM_NO_SUCH_VARIABLE", Ok(Json::Null)),
         (Declared, None, "", Ok(Json::Null)),
+        (Declared, None, "A=B", Ok(Json::Null)),
+        (Declared, None, "A\0", Ok(Json::Null)),
         (Declared, Some(&["CARGO_*"]), "CARGO_PKG_NAME", Ok(Json::from("given"))),
         (Declared, Some(&["CARGO_*"]), "PATH", Err(not_in_list)),
         (Strict, None, "PATH", Err(undeclared)),

@@ -6,7 +6,7 @@ use starloom_effects::{CapabilityMode, ServicesOptions};
 use starloom_engine::{Effect, HttpBody, HttpRequest, Json};
 
 use crate::http_server::{Reply, Server, certificate, ok, reply, serve, serve_tls};
-use crate::world::World;
+use crate::world::{Allowed, World};
 
 pub fn request(method: &str, url: impl Into<String>) -> HttpRequest {
     HttpRequest {
@@ -259,7 +259,7 @@ fn allowed_hosts() {
     let server = echo(&world);
     let port = server.address.port();
     let exact_port = format!("127.0.0.1:{port}");
-    let cases: [(CapabilityMode, Option<&[&str]>, &str, Option<&str>); 16] = [
+    let cases: [(CapabilityMode, Allowed, &str, Option<&str>); 16] = [
         (CapabilityMode::Declared, None, "127.0.0.1", None),
         (CapabilityMode::Declared, None, "api.example.test", None),
         (

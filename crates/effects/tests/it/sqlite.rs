@@ -179,6 +179,12 @@ fn opening() {
         world.error(query(&text, "SELECT * FROM t", none())),
         "Failed to prepare query: file is not a database"
     );
+    let pipe = world.folder.file("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in [&pipe, "/dev/zero", world.folder.path().to_str().unwrap()] {
+        let error = world.error(query(path, "SELECT 1", none()));
+        assert_eq!(error, format!("Failed to open SQLite database: {path} is not a regular file"));
+    }
     assert_eq!(
         world.error(query("", "SELECT 1", none())),
         "Failed to open SQLite database: the path is empty"

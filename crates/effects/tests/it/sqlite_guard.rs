@@ -182,6 +182,11 @@ fn a_write_ahead_log_can_be_read() {
     world.ok(execute(&db, "PRAGMA journal_mode = WAL", none()));
     world.ok(execute(&db, "INSERT INTO t VALUES (2)", none()));
     assert_eq!(world.ok(query(&db, "SELECT sum(x) AS s FROM t", none())), json!([{"s": 3}]));
+    let folder = world.folder;
+    drop(world.services);
+    // Nobody has it open now, and the log is gone.
+    assert!(!folder.path().join("a.db-wal").exists());
+    assert_eq!(World::new().ok(query(&db, "SELECT sum(x) AS s FROM t", none())), json!([{"s": 3}]));
 }
 
 #[test]

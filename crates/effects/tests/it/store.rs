@@ -217,7 +217,7 @@ fn damaged_files() {
         (newer, "it has version 7, and this program knows 1"),
         (damaged, "database disk image is malformed"),
         (blocked, "File exists (os error 17)"),
-        (folder.path().to_str().unwrap().to_owned(), "unable to open database file"),
+        (folder.path().to_str().unwrap().to_owned(), "is not a regular file"),
     ] {
         let world = world_at(StoreLocation::File(path.clone().into()));
         for effect in [get("k"), set("k", json!(1), None), increment("n", 1, None)] {

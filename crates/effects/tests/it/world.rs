@@ -13,6 +13,9 @@ use tokio_util::sync::CancellationToken;
 /// How late after a cancellation an effect may end. The machine may be busy with other tests.
 pub const AT_ONCE: Duration = Duration::from_millis(400);
 
+/// A list of `allowed_…`, if there is one.
+pub type Allowed<'a> = Option<&'a [&'a str]>;
+
 pub struct World {
     pub services: Services,
     pub grants: Grants,

@@ -38,7 +38,7 @@ impl Number {
     }
 
     /// Rounds with `round`; an integer needs no rounding.
-    fn to_integer(self, function: &str, round: fn(f64) -> f64) -> anyhow::Result<BigInt> {
+    fn into_integer(self, function: &str, round: fn(f64) -> f64) -> anyhow::Result<BigInt> {
         match self {
             Number::Int(int) => Ok(int),
             Number::Float(float) => {
@@ -97,7 +97,7 @@ pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// Args:
     ///     x: a finite number
     fn ceil(x: Number) -> anyhow::Result<BigInt> {
-        x.to_integer("ceil", f64::ceil)
+        x.into_integer("ceil", f64::ceil)
     }
 
     /// The largest integer that is not above `x`. Exact for numbers of any size.
@@ -105,7 +105,7 @@ pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// Args:
     ///     x: a finite number
     fn floor(x: Number) -> anyhow::Result<BigInt> {
-        x.to_integer("floor", f64::floor)
+        x.into_integer("floor", f64::floor)
     }
 
     /// `x` without its fraction, as an integer. Exact for numbers of any size.
@@ -113,7 +113,7 @@ pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// Args:
     ///     x: a finite number
     fn trunc(x: Number) -> anyhow::Result<BigInt> {
-        x.to_integer("trunc", f64::trunc)
+        x.into_integer("trunc", f64::trunc)
     }
 
     /// The nearest number with so many decimals, as a float. Halves go away from zero.

@@ -18,9 +18,8 @@ use crate::context::{Output, Rounds, argument_json};
 use crate::convert::{MAX_DEPTH, to_starlark};
 use crate::error::Uncatchable;
 
-/// What all aliases of a text may add up to, in bytes and nodes. A handful of anchors can stand for
-/// billions of nodes.
-const MAX_ALIASED: usize = 4 << 20;
+/// The bytes that all copies of anchors may take. A handful of anchors can stand for billions of nodes.
+const MAX_ALIASED: usize = 16 << 20;
 
 /// Reading hexadecimal takes time quadratic in its digits.
 const MAX_RADIX_DIGITS: usize = 50_000;
@@ -38,7 +37,7 @@ enum Node {
 #[derive(Clone)]
 struct Measured {
     node: Node,
-    /// In bytes and nodes.
+    /// In bytes, about.
     size: usize,
     /// Levels of collections in it.
     depth: usize,
@@ -56,7 +55,6 @@ struct Open {
 enum OpenKind {
     List(Vec<Node>),
     Map {
-        /// Where each key stands in the text, to find duplicates.
         entries: SmallMap<String, Node>,
         /// The key whose value comes next.
         key: Option<Key>,
@@ -102,7 +100,12 @@ impl Reader {
             Event::Scalar(text, style, anchor, tag) => {
                 let is_merge = style == ScalarStyle::Plain && text == "<<" && tag.is_none();
                 let node = scalar(&text, style, tag.as_deref()).map_err(|problem| at(&start, problem))?;
-                self.add(Measured { node, size: text.len() + 1, depth: 0 }, anchor, start, is_merge)
+                self.add(
+                    Measured { node, size: text.len() + size_of::<Node>(), depth: 0 },
+                    anchor,
+                    start,
+                    is_merge,
+                )
             }
             Event::SequenceStart(anchor, _) => self.open(anchor, start, OpenKind::List(Vec::new())),
             Event::MappingStart(anchor, _) => {
@@ -130,7 +133,7 @@ impl Reader {
 
     fn open(&mut self, anchor: usize, start: Marker, kind: OpenKind) -> anyhow::Result<()> {
         self.check_depth(1, &start)?;
-        self.open.push(Open { anchor, start, size: 1, depth: 1, kind });
+        self.open.push(Open { anchor, start, size: size_of::<Node>(), depth: 1, kind });
         Ok(())
     }
 
@@ -198,7 +201,10 @@ impl Reader {
     fn count_aliased(&mut self, size: usize, start: &Marker) -> anyhow::Result<()> {
         self.aliased = self.aliased.saturating_add(size);
         if self.aliased > MAX_ALIASED {
-            return Err(at(start, format!("anchors and aliases stand for more than {MAX_ALIASED} bytes")));
+            return Err(at(
+                start,
+                format!("anchors and aliases stand for more than {} MB", MAX_ALIASED >> 20),
+            ));
         }
         Ok(())
     }

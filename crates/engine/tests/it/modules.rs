@@ -17,10 +17,14 @@ fn report(problems: Vec<String>) {
 }
 
 fn check(cases: &[(&str, Json)]) {
-    let problems = cases.iter().filter_map(|(body, expected)| match run(body) {
-        Ok(found) if found.to_string() == expected.to_string() => None,
-        Ok(found) => Some(format!("{body}\nexpected {expected}\nfound    {found}")),
-        Err(error) => Some(format!("{body}\n{}", error.render())),
+    let problems = cases.iter().filter_map(|(body, expected)| {
+        // As texts: the order of keys and the form of numbers count.
+        let expected = expected.to_string();
+        match run(body).map(|json| json.to_string()) {
+            Ok(found) if found == expected => None,
+            Ok(found) => Some(format!("{body}\nexpected {expected}\nfound    {found}")),
+            Err(error) => Some(format!("{body}\n{}", error.render())),
+        }
     });
     report(problems.collect());
 }
@@ -669,11 +673,11 @@ return [x for x in v if yaml.decode(yaml.encode(x)) != x or yaml.decode(yaml.enc
         ),
         (
             r#"return yaml.decode("a0: &a0 x\n" + "".join(["a%d: &a%d [%s]\n" % (n, n, ", ".join(["*a%d" % (n - 1)] * 10)) for n in range(1, 12)]))"#,
-            "yaml.decode: line 7, column 5: anchors and aliases stand for more than 4194304 bytes",
+            "yaml.decode: line 6, column 5: anchors and aliases stand for more than 16 MB",
         ),
         (
-            r#"yaml.decode("a: &a \"" + "x" * 1000000 + "\"\nb: [*a, *a, *a, *a, *a]")"#,
-            "yaml.decode: line 2, column 17: anchors and aliases stand for more…",
+            r#"yaml.decode("a: &a \"" + "x" * 1000000 + "\"\nb: [" + "*a, " * 20 + "]")"#,
+            "yaml.decode: line 2, column 65: anchors and aliases stand for more…",
         ),
         (r#"yaml.encode(len)"#, "yaml.encode: at $: a `function` cannot be represented in JSON"),
         (r#"yaml.encode(math.inf)"#, "yaml.encode: at $: JSON has no `+inf`"),

@@ -54,7 +54,7 @@ pub fn cmd_call(args: CallArgs) -> Result<u8, CliError> {
                 eprintln!("{}", error.trim_end());
             }
         }
-        let call = Call { view, name: args.tool.clone(), arguments, depth: 0 };
+        let call = Call { view, name: args.tool.clone(), arguments, depth: 0, intercept: None };
         let cancel = Cancel::new();
         // `block_in_place` wants a thread of the runtime, which this one is not.
         let running = {

@@ -169,6 +169,6 @@ impl Loader {
 pub const EVALUATION_STACK: usize = 32 << 20;
 
 /// A path as file events report it.
-pub(super) fn absolute(path: &Path) -> PathBuf {
+pub fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }

@@ -141,7 +141,10 @@ impl Reloader {
         }
         let Some(mut watcher) = watcher else { return };
         loop {
-            watcher.cover(&self.specs, &state.entries);
+            // What happened in a folder before it was watched, nobody told us.
+            while watcher.cover(&self.specs, state.entries.iter().flat_map(|entry| &entry.dependencies)) {
+                self.reload(&mut state, &Changed { everything: true, ..Changed::default() });
+            }
             let Some(changed) = next_changes(&events) else { return };
             self.reload(&mut state, &changed);
         }
@@ -338,15 +341,15 @@ fn log_entry(entry: &Entry) {
 }
 
 /// What happened to the files since the last look.
-#[derive(Default)]
-struct Changed {
+#[derive(Debug, Default)]
+pub struct Changed {
     paths: BTreeSet<PathBuf>,
     /// Events were lost: anything may have changed.
     everything: bool,
 }
 
 impl Changed {
-    fn touches(&self, path: &Path) -> bool {
+    pub fn touches(&self, path: &Path) -> bool {
         // A folder that moved touches all that lies in it.
         self.everything || self.paths.iter().any(|changed| path.starts_with(changed))
     }
@@ -365,7 +368,7 @@ impl Changed {
 }
 
 /// Waits for changes and for them to settle. `None` when nobody will tell of any more.
-fn next_changes(events: &Receiver<notify::Event>) -> Option<Changed> {
+pub fn next_changes(events: &Receiver<notify::Event>) -> Option<Changed> {
     let mut changed = Changed::default();
     while changed.is_empty() {
         changed.add(events.recv().ok()?);
@@ -385,13 +388,29 @@ fn next_changes(events: &Receiver<notify::Event>) -> Option<Changed> {
 }
 
 /// Watches the folders that matter, and only those.
-struct FileWatcher {
+pub struct FileWatcher {
     watcher: notify::RecommendedWatcher,
-    covered: BTreeSet<(PathBuf, bool)>,
+    covered: BTreeSet<Covered>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Covered {
+    path: PathBuf,
+    recursive: bool,
+    /// A folder that was deleted and made again is another folder, which nobody watches yet.
+    inode: u64,
+}
+
+impl Covered {
+    fn new(path: PathBuf, recursive: bool) -> Option<Covered> {
+        use std::os::unix::fs::MetadataExt;
+        let inode = path.metadata().ok().filter(std::fs::Metadata::is_dir)?.ino();
+        Some(Covered { path, recursive, inode })
+    }
 }
 
 impl FileWatcher {
-    fn new(events: std::sync::mpsc::Sender<notify::Event>) -> Option<FileWatcher> {
+    pub fn new(events: std::sync::mpsc::Sender<notify::Event>) -> Option<FileWatcher> {
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| match event {
             Ok(event) => {
                 let _ = events.send(event);
@@ -408,8 +427,12 @@ impl FileWatcher {
     }
 
     /// Folders are watched whole, single files through their folder, what is missing through the
-    /// nearest folder that exists.
-    fn cover(&mut self, specs: &[PathBuf], entries: &[Entry]) {
+    /// nearest folder that exists. Says whether there is something new to watch.
+    pub fn cover<'a>(
+        &mut self,
+        specs: &[PathBuf],
+        dependencies: impl IntoIterator<Item = &'a PathBuf>,
+    ) -> bool {
         let mut wanted = BTreeSet::new();
         for spec in specs {
             let (path, recursive) = match spec {
@@ -418,31 +441,34 @@ impl FileWatcher {
                 spec => (spec.clone(), true),
             };
             let mut path = absolute(&path);
-            if path.is_dir() {
-                wanted.insert((path, recursive));
-            } else {
-                while !path.is_dir() && path.pop() {}
-                wanted.insert((path, false));
-            }
-        }
-        let folders = entries.iter().flat_map(|entry| &entry.dependencies).map(|path| parent(path));
-        for folder in folders {
-            let inside = wanted.iter().any(|(path, recursive)| *recursive && folder.starts_with(path));
-            if !inside && folder.is_dir() {
-                wanted.insert((folder, false));
-            }
-        }
-        // A folder that was deleted and made again has a new identity: watch it anew.
-        self.covered.retain(|(path, _)| path.is_dir());
-        for (path, recursive) in wanted.difference(&self.covered.clone()) {
-            let mode = if *recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
-            match self.watcher.watch(path, mode) {
-                Ok(()) => {
-                    self.covered.insert((path.clone(), *recursive));
+            match Covered::new(path.clone(), recursive) {
+                Some(folder) => drop(wanted.insert(folder)),
+                None => {
+                    while !path.is_dir() && path.pop() {}
+                    wanted.extend(Covered::new(path, false));
                 }
-                Err(error) => tracing::warn!(path = %path.display(), "cannot watch: {error}"),
             }
         }
+        for folder in dependencies.into_iter().map(|path| parent(path)) {
+            let inside = wanted.iter().any(|known| known.recursive && folder.starts_with(&known.path));
+            if !inside {
+                wanted.extend(Covered::new(folder, false));
+            }
+        }
+        let mut is_new = false;
+        for old in self.covered.difference(&wanted) {
+            // It may be gone already; then there is nothing left to stop watching.
+            let _ = self.watcher.unwatch(&old.path);
+        }
+        for folder in wanted.difference(&self.covered) {
+            let mode = if folder.recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
+            match self.watcher.watch(&folder.path, mode) {
+                Ok(()) => is_new = true,
+                Err(error) => tracing::warn!(path = %folder.path.display(), "cannot watch: {error}"),
+            }
+        }
+        self.covered = wanted;
+        is_new
     }
 }
 

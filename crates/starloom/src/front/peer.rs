@@ -248,7 +248,7 @@ impl Peer {
             Some(Json::Object(arguments)) => arguments,
             Some(_) => return Some(Err(RpcError::new(INVALID_PARAMS, "`arguments` must be an object"))),
         };
-        let call = Call { view: self.app.catalog().await, name, arguments, depth: 0 };
+        let call = Call { view: self.app.catalog().await, name, arguments, depth: 0, intercept: None };
         match call::run(&self.app, &call, cancel).await {
             Ok(result) => Some(Ok(Json::Object(wire_result(era, result)))),
             Err(CallError::Cancelled) => None,

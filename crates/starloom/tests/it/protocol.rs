@@ -200,7 +200,7 @@ fn signals_end_the_server_and_what_runs() {
 fn arguments_are_checked_all_at_once() {
     let folder = Folder::new(&[(
         "forms.star",
-        r#"
+        r##"
 def _show(params):
     return json.encode(params)
 
@@ -222,7 +222,7 @@ def describe_extension():
             "$defs": {"point": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}},
         }),
     ])
-"#,
+"##,
     )]);
     let mut server = Server::ready(&folder, &["."]);
     for (tool, arguments, expected) in [
