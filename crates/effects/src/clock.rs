@@ -29,6 +29,9 @@ pub(crate) fn sleep(scope: &Scope, seconds: f64) -> Result<Json, EffectError> {
     if !seconds.is_finite() || seconds < 0.0 {
         return Err(EffectError::failed(format!("cannot sleep for {seconds} seconds")));
     }
+    if seconds == 0.0 {
+        return Ok(Json::Null);
+    }
     // Too long to be represented is longer than any call.
     let duration = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     // Inside a future: a timer is made where it is waited for.

@@ -121,6 +121,9 @@ pub enum StoreOperation {
 /// Performs effects for one call. Called on the evaluation thread, and may block it.
 pub trait Host {
     fn perform(&self, effect: Effect) -> Result<Json, EffectError>;
+
+    /// Called about every thousand steps of a script, for a host that shares its threads.
+    fn computing(&self) {}
 }
 
 #[derive(Debug, Clone, thiserror::Error)]

@@ -17,6 +17,7 @@ pub mod convert;
 pub mod declare;
 mod effect;
 mod error;
+mod files;
 mod functions;
 mod globals;
 mod guard;
@@ -25,6 +26,7 @@ mod loader;
 pub mod memory;
 mod modules;
 mod nearest;
+mod plan;
 mod reference;
 mod run;
 mod scan;
@@ -37,8 +39,9 @@ pub use effect::{
     StoreOperation,
 };
 pub use error::{ErrorKind, Location, ScriptError};
+pub use files::{Files, MemoryFiles, ModulePath};
 pub use limits::{Limit, Limits, Stop};
-pub use loader::{Engine, Files, Loaded, MemoryFiles, ModulePath, Vocabulary};
+pub use loader::{Engine, Loaded, TestFunction, Vocabulary};
 pub use nearest::nearest;
 pub use reference::builtin_reference;
 pub use run::{Arguments, CallOptions, Handler};

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use starlark::eval::Evaluator;
 
 use crate::error::Uncatchable;
+use crate::effect::Host;
 use crate::memory::allocated_by_this_thread;
 
 /// The bounds of one load or one call.
@@ -231,15 +232,18 @@ impl Watch {
         CURRENT.with_borrow(|stack| stack.last().map_or(Ok(()), |watch| watch.require_memory(bytes)))
     }
 
-    /// Hands the limits to the evaluator.
-    pub(crate) fn install(&self, eval: &mut Evaluator) -> anyhow::Result<()> {
+    /// Hands the limits to the evaluator, which tells the host now and then that it still computes.
+    pub(crate) fn install<'a>(&self, eval: &mut Evaluator<'_, 'a, '_>, host: &'a dyn Host) -> anyhow::Result<()> {
         eval.set_max_callstack_size(self.0.limits.frames)?;
         eval.set_max_heap_size(self.0.limits.heap_bytes)?;
         if let Some(ticks) = self.0.limits.ticks {
             eval.set_max_tick_count(ticks.max(1))?;
         }
         let watch = self.clone();
-        eval.set_check_cancelled(Box::new(move || watch.check().is_some()));
+        eval.set_check_cancelled(Box::new(move || {
+            host.computing();
+            watch.check().is_some()
+        }));
         Ok(())
     }
 }

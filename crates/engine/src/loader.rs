@@ -1,9 +1,8 @@
-//! From a path to something that can be served: reads, resolves `load()`, evaluates, freezes.
+//! From a path to something that can be served: evaluates what the plan says, freezes, reads the declarations.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use sha2::{Digest, Sha256};
 use starlark::codemap::FileSpan;
 use starlark::environment::{FrozenModule, Globals, Module};
 use starlark::eval::{Evaluator, ReturnFileLoader};
@@ -14,89 +13,18 @@ use starlark::values::list::{AllocList, ListRef};
 pub use crate::globals::Vocabulary;
 
 use crate::check::{Finding, lint, typecheck};
-use crate::compile::{guarded, parse};
+use crate::compile::guarded;
 use crate::context::Context;
 use crate::convert::from_starlark;
 use crate::declare::{Extension, Reader};
 use crate::effect::Host;
 use crate::error::{ErrorKind, Location, ScriptError, locate};
+use crate::files::{Files, ModulePath};
 use crate::functions::{extension_of_functions, module_facts};
 use crate::limits::{Limits, Stop, Watch};
+use crate::plan::{Plan, PlannedFile};
 use crate::run::{Convention, Handler, PrintToLog, contain_panics};
 use crate::{Json, globals};
-
-/// The texts of one source. Paths are relative to its root, with `/`, and never leave it.
-pub trait Files: Sync {
-    /// Tells roots apart, so that modules of one are never served to another.
-    fn root(&self) -> &str;
-    /// The text of a file, or what to tell the author.
-    fn read(&self, path: &str) -> Result<String, String>;
-    fn exists(&self, path: &str) -> bool;
-    /// The path as the author knows it.
-    fn display(&self, path: &str) -> String;
-}
-
-/// Texts in memory.
-#[derive(Default, Clone)]
-pub struct MemoryFiles(pub HashMap<String, String>);
-
-impl Files for MemoryFiles {
-    fn root(&self) -> &str {
-        "memory"
-    }
-
-    fn read(&self, path: &str) -> Result<String, String> {
-        self.0.get(path).cloned().ok_or_else(|| "no such file".to_owned())
-    }
-
-    fn exists(&self, path: &str) -> bool {
-        self.0.contains_key(path)
-    }
-
-    fn display(&self, path: &str) -> String {
-        path.to_owned()
-    }
-}
-
-/// A path below a source's root, in its one spelling.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ModulePath(String);
-
-impl ModulePath {
-    /// `None` when the path would leave the root.
-    pub fn new(path: &str) -> Option<ModulePath> {
-        ModulePath::resolve(&[], path)
-    }
-
-    fn resolve(base: &[&str], path: &str) -> Option<ModulePath> {
-        let mut parts = base.to_vec();
-        for part in path.split('/') {
-            match part {
-                "" | "." => {}
-                ".." => {
-                    parts.pop()?;
-                }
-                part => parts.push(part),
-            }
-        }
-        Some(ModulePath(parts.join("/")))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    fn folder(&self) -> Vec<&str> {
-        let mut parts: Vec<&str> = self.0.split('/').collect();
-        parts.pop();
-        parts
-    }
-
-    fn stem(&self) -> &str {
-        let file = self.0.rsplit('/').next().unwrap_or("");
-        file.strip_suffix(".star").unwrap_or(file)
-    }
-}
 
 /// What came of loading one file.
 #[derive(Debug)]
@@ -124,6 +52,16 @@ pub struct Engine {
     modules: Mutex<HashMap<(String, String, Vocabulary), CachedModule>>,
 }
 
+/// What every evaluation of one load runs with.
+struct Setting<'a> {
+    vocabulary: Vocabulary,
+    globals: &'a Globals,
+    host: &'a dyn Host,
+    limits: &'a Limits,
+    /// One deadline for a file and all it loads.
+    stop: Stop,
+}
+
 struct CachedModule {
     key: [u8; 32],
     slot: Arc<OnceLock<Result<Compiled, ScriptError>>>,
@@ -134,21 +72,6 @@ struct Compiled {
     module: FrozenModule,
     /// Data files read while it was evaluated, by it or by what it loads.
     reads: BTreeSet<String>,
-}
-
-/// A file and all it loads, parsed and in the order to evaluate.
-struct Plan {
-    files: Vec<PlannedFile>,
-}
-
-struct PlannedFile {
-    path: ModulePath,
-    display: String,
-    source: String,
-    ast: AstModule,
-    /// What each `load("…")` of the text means: index into `Plan::files`.
-    loads: Vec<(String, usize)>,
-    key: [u8; 32],
 }
 
 impl Default for Engine {
@@ -170,6 +93,11 @@ impl Engine {
         slot.get_or_init(|| globals::build(vocabulary))
     }
 
+    fn setting<'a>(&'a self, vocabulary: Vocabulary, host: &'a dyn Host, limits: &'a Limits) -> Setting<'a> {
+        let globals = self.globals(vocabulary);
+        Setting { vocabulary, globals, host, limits, stop: Stop::after(limits.wall_clock) }
+    }
+
     /// Loads a file as an extension, or as a file of tests.
     pub fn load(
         &self,
@@ -179,17 +107,14 @@ impl Engine {
         host: &dyn Host,
         limits: &Limits,
     ) -> Result<Loaded, Vec<ScriptError>> {
-        let plan = self.plan(files, path).map_err(|error| vec![error])?;
-        let stop = Stop::after(limits.wall_clock);
+        let plan = Plan::new(files, path).map_err(|error| vec![error])?;
+        let setting = self.setting(vocabulary, host, limits);
         let mut compiled: Vec<Compiled> = Vec::with_capacity(plan.files.len());
         let (entry, modules) = plan.files.split_last().unwrap_or_else(|| unreachable!("a plan has its file"));
         for file in modules {
-            compiled.push(
-                self.module(files, file, &compiled, vocabulary, host, limits, &stop)
-                    .map_err(|error| vec![error])?,
-            );
+            compiled.push(self.module(files, file, &compiled, &setting).map_err(|error| vec![error])?);
         }
-        self.load_entry(entry, modules, &compiled, vocabulary, host, limits, &stop)
+        load_entry(entry, modules, &compiled, &setting)
     }
 
     /// The value of a global of a file, as JSON: for configuration written in Starlark.
@@ -201,11 +126,11 @@ impl Engine {
         host: &dyn Host,
         limits: &Limits,
     ) -> Result<Option<Json>, ScriptError> {
-        let plan = self.plan(files, path)?;
-        let stop = Stop::after(limits.wall_clock);
+        let plan = Plan::new(files, path)?;
+        let setting = self.setting(Vocabulary::Server, host, limits);
         let mut compiled: Vec<Compiled> = Vec::with_capacity(plan.files.len());
         for file in &plan.files {
-            let module = self.module(files, file, &compiled, Vocabulary::Server, host, limits, &stop)?;
+            let module = self.module(files, file, &compiled, &setting)?;
             compiled.push(module);
         }
         let module = &compiled.last().unwrap_or_else(|| unreachable!("a plan has its file")).module;
@@ -234,7 +159,7 @@ impl Engine {
         path: &str,
         vocabulary: Vocabulary,
     ) -> Result<Vec<Finding>, ScriptError> {
-        let plan = self.plan(files, path)?;
+        let plan = Plan::new(files, path)?;
         let globals = self.globals(vocabulary);
         contain_panics(|| {
             let mut interfaces: Vec<Interface> = Vec::new();
@@ -256,35 +181,17 @@ impl Engine {
         })
     }
 
-    /// Reads and parses a file and everything it loads; finds cycles before anything runs.
-    fn plan(&self, files: &dyn Files, path: &str) -> Result<Plan, ScriptError> {
-        let Some(path) = ModulePath::new(path) else {
-            return Err(ScriptError::new(
-                ErrorKind::Load,
-                format!("`{path}` is outside of the source's root"),
-            ));
-        };
-        let mut plan = Plan { files: Vec::new() };
-        let mut under_way = Vec::new();
-        contain_panics(|| plan_file(files, path, None, &mut plan, &mut under_way))?;
-        Ok(plan)
-    }
-
     /// A module for `load()`, compiled once for its content.
-    #[allow(clippy::too_many_arguments)]
     fn module(
         &self,
         files: &dyn Files,
         file: &PlannedFile,
         compiled: &[Compiled],
-        vocabulary: Vocabulary,
-        host: &dyn Host,
-        limits: &Limits,
-        stop: &Stop,
+        setting: &Setting,
     ) -> Result<Compiled, ScriptError> {
         let slot = {
             let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-            let id = (files.root().to_owned(), file.path.as_str().to_owned(), vocabulary);
+            let id = (files.root().to_owned(), file.path.as_str().to_owned(), setting.vocabulary);
             let fresh = || CachedModule { key: file.key, slot: Arc::default() };
             let cached = modules.entry(id).or_insert_with(fresh);
             if cached.key != file.key {
@@ -293,9 +200,7 @@ impl Engine {
             cached.slot.clone()
         };
         let result = slot.get_or_init(|| {
-            let evaluated =
-                evaluate(file, compiled, self.globals(vocabulary), host, limits, stop, |_, _, _| Ok(()));
-            let ((), module, mut reads) = evaluated?;
+            let ((), module, mut reads) = evaluate(file, compiled, setting, |_, _, _| Ok(()))?;
             for (_, index) in &file.loads {
                 reads.extend(compiled[*index].reads.iter().cloned());
             }
@@ -303,104 +208,90 @@ impl Engine {
         });
         result.clone()
     }
+}
 
-    #[allow(clippy::too_many_arguments)]
-    fn load_entry(
-        &self,
-        file: &PlannedFile,
-        modules: &[PlannedFile],
-        compiled: &[Compiled],
-        vocabulary: Vocabulary,
-        host: &dyn Host,
-        limits: &Limits,
-        stop: &Stop,
-    ) -> Result<Loaded, Vec<ScriptError>> {
-        let mut errors = Vec::new();
-        let mut warnings = Vec::new();
-        // Drafts borrow from the module's heap; what is kept of them must not.
-        let mut drafts: Vec<Box<dyn FnOnce(Handler) -> crate::declare::Tool>> = Vec::new();
-        let mut described = None;
-        let mut facts = None;
-        let evaluated = evaluate(
-            file,
-            compiled,
-            self.globals(vocabulary),
-            host,
-            limits,
-            stop,
-            |module, eval, context| {
-                let describe = module.get("describe_extension");
-                let value = match describe {
-                    Some(describe) => Some(
-                        eval.eval_function(describe, &[], &[])
-                            .map_err(|error| ScriptError::from_starlark(error, Some(&context.watch)))?,
-                    ),
-                    None => None,
-                };
-                let mut sites = context.sites.take();
-                let mut reader = Reader {
-                    heap: module.heap(),
-                    sites: &mut sites,
-                    fallback: describe_span(&file.ast),
-                    errors: Vec::new(),
-                    warnings: Vec::new(),
-                };
-                match value {
-                    Some(value) => {
-                        if let Some(draft) = reader.extension(value) {
-                            let handlers: Vec<_> = draft.tools.iter().map(|tool| tool.handler).collect();
-                            module.set_extra_value(module.heap().alloc(AllocList(handlers)));
-                            drafts = draft.tools.into_iter().map(|tool| tool.finish).collect();
-                            described =
-                                Some((draft.name, draft.version, draft.description, draft.capabilities));
-                        }
-                    }
-                    None => facts = Some(module_facts(module, file.path.stem(), &mut reader)),
-                }
-                errors.append(&mut reader.errors);
-                warnings.append(&mut reader.warnings);
-                Ok(())
-            },
-        );
-        let ((), module, mut dependencies) = evaluated.map_err(|error| vec![error])?;
-        let extension = match (described, facts) {
-            (Some((name, version, description, capabilities)), _) => {
-                let handlers = frozen_handlers(&module);
-                let tools =
-                    drafts.into_iter().zip(handlers).map(|(finish, handler)| finish(handler)).collect();
-                Extension { name, version, description, tools, capabilities }
-            }
-            (None, Some(facts)) => {
-                // Functions of a test file are tests and their helpers, never tools.
-                match vocabulary {
-                    Vocabulary::Server => {
-                        extension_of_functions(facts, &file.ast, &module, &mut errors, &mut warnings)
-                    }
-                    Vocabulary::Test => Extension {
-                        name: facts.name,
-                        version: facts.version,
-                        description: facts.description,
-                        tools: Vec::new(),
-                        capabilities: facts.capabilities,
-                    },
-                }
-            }
-            (None, None) => return Err(errors),
+/// Evaluates the file itself and reads what it declares.
+fn load_entry(
+    file: &PlannedFile,
+    modules: &[PlannedFile],
+    compiled: &[Compiled],
+    setting: &Setting,
+) -> Result<Loaded, Vec<ScriptError>> {
+    let mut errors = Vec::new();
+    let mut warnings = Vec::new();
+    // Drafts borrow from the module's heap; what is kept of them must not.
+    let mut drafts: Vec<Box<dyn FnOnce(Handler) -> crate::declare::Tool>> = Vec::new();
+    let mut described = None;
+    let mut facts = None;
+    let evaluated = evaluate(file, compiled, setting, |module, eval, context| {
+        let describe = module.get("describe_extension");
+        let value = match describe {
+            Some(describe) => Some(
+                eval.eval_function(describe, &[], &[])
+                    .map_err(|error| ScriptError::from_starlark(error, Some(&context.watch)))?,
+            ),
+            None => None,
         };
-        duplicate_tools(&extension, &mut errors);
-        if !errors.is_empty() {
-            return Err(errors);
+        let mut sites = context.sites.take();
+        let mut reader = Reader {
+            heap: module.heap(),
+            sites: &mut sites,
+            fallback: describe_span(&file.ast),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+        };
+        match value {
+            Some(value) => {
+                if let Some(draft) = reader.extension(value) {
+                    let handlers: Vec<_> = draft.tools.iter().map(|tool| tool.handler).collect();
+                    module.set_extra_value(module.heap().alloc(AllocList(handlers)));
+                    drafts = draft.tools.into_iter().map(|tool| tool.finish).collect();
+                    described = Some((draft.name, draft.version, draft.description, draft.capabilities));
+                }
+            }
+            None => facts = Some(module_facts(module, file.path.stem(), &mut reader)),
         }
-        for module in modules {
-            dependencies.insert(module.path.as_str().to_owned());
+        errors.append(&mut reader.errors);
+        warnings.append(&mut reader.warnings);
+        Ok(())
+    });
+    let ((), module, mut dependencies) = evaluated.map_err(|error| vec![error])?;
+    let extension = match (described, facts) {
+        (Some((name, version, description, capabilities)), _) => {
+            let handlers = frozen_handlers(&module);
+            let tools = drafts.into_iter().zip(handlers).map(|(finish, handler)| finish(handler)).collect();
+            Extension { name, version, description, tools, capabilities }
         }
-        for module in compiled {
-            dependencies.extend(module.reads.iter().cloned());
+        (None, Some(facts)) => {
+            // Functions of a test file are tests and their helpers, never tools.
+            match setting.vocabulary {
+                Vocabulary::Server => {
+                    extension_of_functions(facts, &file.ast, &module, &mut errors, &mut warnings)
+                }
+                Vocabulary::Test => Extension {
+                    name: facts.name,
+                    version: facts.version,
+                    description: facts.description,
+                    tools: Vec::new(),
+                    capabilities: facts.capabilities,
+                },
+            }
         }
-        let tests =
-            if vocabulary == Vocabulary::Test { test_functions(&file.ast, &module) } else { Vec::new() };
-        Ok(Loaded { extension, tests, warnings, dependencies, content_hash: hex(&file.key) })
+        (None, None) => return Err(errors),
+    };
+    duplicate_tools(&extension, &mut errors);
+    if !errors.is_empty() {
+        return Err(errors);
     }
+    for module in modules {
+        dependencies.insert(module.path.as_str().to_owned());
+    }
+    for module in compiled {
+        dependencies.extend(module.reads.iter().cloned());
+    }
+    let tests =
+        if setting.vocabulary == Vocabulary::Test { test_functions(&file.ast, &module) } else { Vec::new() };
+    Ok(Loaded { extension, tests, warnings, dependencies, content_hash: hex(&file.key) })
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -456,111 +347,32 @@ fn describe_span(ast: &AstModule) -> FileSpan {
         .unwrap_or_else(|| ast.file_span(ast.statement().span))
 }
 
-fn plan_file(
-    files: &dyn Files,
-    path: ModulePath,
-    loaded_from: Option<&FileSpan>,
-    plan: &mut Plan,
-    under_way: &mut Vec<ModulePath>,
-) -> Result<usize, ScriptError> {
-    if let Some(known) = plan.files.iter().position(|file| file.path == path) {
-        return Ok(known);
-    }
-    let point = |error: ScriptError| match loaded_from {
-        Some(span) => error.at_span(span),
-        None => error,
-    };
-    if let Some(start) = under_way.iter().position(|open| *open == path) {
-        let mut cycle: Vec<&str> = under_way[start..].iter().map(ModulePath::as_str).collect();
-        cycle.push(path.as_str());
-        return Err(point(ScriptError::new(
-            ErrorKind::Load,
-            format!("files load each other: {}", cycle.join(" → ")),
-        )));
-    }
-    if under_way.len() > 64 {
-        return Err(point(ScriptError::new(ErrorKind::Load, "`load()` nested deeper than 64 files")));
-    }
-    let display = files.display(path.as_str());
-    let source = files.read(path.as_str()).map_err(|problem| {
-        point(ScriptError::new(ErrorKind::Load, format!("cannot read `{display}`: {problem}")))
-    })?;
-    let ast = parse(&display, &source)?;
-    under_way.push(path.clone());
-    let mut loads = Vec::new();
-    let mut digest = Sha256::new();
-    digest.update(display.as_bytes());
-    digest.update([0]);
-    digest.update(source.as_bytes());
-    for load in ast.loads() {
-        let target = resolve_load(files, &path, load.module_id)
-            .map_err(|problem| ScriptError::new(ErrorKind::Load, problem).at_span(&load.span))?;
-        let index = plan_file(files, target, Some(&load.span), plan, under_way)?;
-        digest.update(plan.files[index].key);
-        loads.push((load.module_id.to_owned(), index));
-    }
-    under_way.pop();
-    plan.files.push(PlannedFile { path, display, source, ast, loads, key: digest.finalize().into() });
-    Ok(plan.files.len() - 1)
-}
-
-/// `load("x.star")` and `load("x")` beside the file, then below the root; `load("//x.star")` below the root.
-fn resolve_load(files: &dyn Files, from: &ModulePath, text: &str) -> Result<ModulePath, String> {
-    if text.starts_with('@') {
-        return Err(format!("there is no library `{text}`"));
-    }
-    let (bases, rest): (Vec<Vec<&str>>, &str) = match text.strip_prefix("//") {
-        Some(rest) => (vec![Vec::new()], rest),
-        None => (vec![from.folder(), Vec::new()], text),
-    };
-    let mut escaped = false;
-    for base in &bases {
-        for spelling in [rest.to_owned(), format!("{rest}.star")] {
-            match ModulePath::resolve(base, &spelling) {
-                None => escaped = true,
-                Some(path) if path.as_str().ends_with(".star") && files.exists(path.as_str()) => {
-                    return Ok(path);
-                }
-                Some(_) => {}
-            }
-        }
-    }
-    if escaped {
-        return Err(format!("`load(\"{text}\")` leaves the source's root"));
-    }
-    Err(format!("there is no `{text}` beside this file or below the source's root"))
-}
-
 /// Runs a file's top level and freezes what it made. `finish` sees it just before.
-#[allow(clippy::too_many_arguments)]
 fn evaluate<T>(
     file: &PlannedFile,
     compiled: &[Compiled],
-    globals: &Globals,
-    host: &dyn Host,
-    limits: &Limits,
-    stop: &Stop,
+    setting: &Setting,
     finish: impl for<'v> FnOnce(&Module<'v>, &mut Evaluator<'v, '_, '_>, &Context) -> Result<T, ScriptError>,
 ) -> Result<(T, FrozenModule, BTreeSet<String>), ScriptError> {
-    let watch = Watch::new(limits, stop);
+    let watch = Watch::new(setting.limits, &setting.stop);
     let current = watch.make_current();
     let result = contain_panics(|| {
         let ast = guarded(&file.ast, &file.display, &file.source)?;
         let modules: HashMap<&str, &FrozenModule> =
             file.loads.iter().map(|(text, index)| (text.as_str(), &compiled[*index].module)).collect();
         let loader = ReturnFileLoader { modules: &modules };
-        let recorder = ReadRecorder { host, reads: Mutex::default() };
+        let recorder = ReadRecorder { host: setting.host, reads: Mutex::default() };
         let context = Context::new(&recorder, watch.clone());
         let (finished, module) = Module::with_temp_heap(|module| {
             let finished = {
                 let mut eval = Evaluator::new(&module);
                 watch
-                    .install(&mut eval)
+                    .install(&mut eval, setting.host)
                     .map_err(|error| ScriptError::new(ErrorKind::Runtime, error.to_string()))?;
                 eval.set_loader(&loader);
                 eval.set_print_handler(&PrintToLog);
                 eval.extra = Some(&context);
-                let outcome = eval.eval_module(ast, globals);
+                let outcome = eval.eval_module(ast, setting.globals);
                 let stopped = watch.check_with(&eval);
                 outcome.map_err(|error| ScriptError::from_starlark(error, Some(&watch)))?;
                 if let Some(reason) = stopped {

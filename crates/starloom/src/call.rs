@@ -104,10 +104,15 @@ impl Gate {
     }
 }
 
-/// Runs a call of a client. The handler runs on this thread, which gives its place in the runtime away
-/// only if the handler takes long enough for somebody to want it.
+/// Runs a call of a client, on this thread of the runtime.
+///
+/// Giving the thread's place in the runtime away costs more than a short handler does. So a tool that was
+/// quick the last time keeps it, and [`CallHost`] gives it away when the handler waits or goes on for long.
 pub async fn run(app: &App, call: &Call, cancel: &Cancel) -> Result<JsonObject, CallError> {
     let _permit = app.gate.enter(cancel).await?;
+    if call.view.find(&call.name).is_some_and(|tool| tool.pace.was_quick()) {
+        return run_here(app, call, cancel);
+    }
     tokio::task::block_in_place(|| run_here(app, call, cancel))
 }
 
@@ -154,18 +159,20 @@ fn run_here(app: &App, call: &Call, cancel: &Cancel) -> Result<JsonObject, CallE
             let timeout = tool.timeout.unwrap_or(app.limits.wall_clock);
             let cancel = cancel.within(timeout);
             let limits = Limits { wall_clock: timeout, ..app.limits.clone() };
-            let host = CallHost { app, call, grants, cancel: &cancel };
+            let host = CallHost::new(app, call, grants, &cancel);
             let options = CallOptions { host: &host, limits: &limits, stop: &cancel.stop };
             let value = handler.call(Arguments::Object(&arguments), &options);
             value.map_err(|error| (error, handler.wraps_result)).map(|value| (value, handler.wraps_result))
         }
     };
+    let elapsed = started.elapsed();
+    tool.pace.note(elapsed);
     let outcome = match result {
         Ok((value, wraps)) => Ok(shape::shape(tool, value, wraps)),
         Err((error, _)) => failed(app, tool, error),
     };
     let is_error = outcome.as_ref().map_or(true, |result| result.get("isError") == Some(&Json::Bool(true)));
-    tracing::debug!(tool = tool.name, source = tool.source, depth = call.depth, is_error, elapsed = ?started.elapsed(), "called");
+    tracing::debug!(tool = tool.name, source = tool.source, depth = call.depth, is_error, ?elapsed, "called");
     outcome
 }
 

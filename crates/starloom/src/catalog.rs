@@ -8,6 +8,7 @@ mod merge;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -37,8 +38,26 @@ pub struct Tool {
     pub strict_args: bool,
     pub target: Target,
     pub location: Location,
+    /// How it fared when it was last called.
+    pub pace: Pace,
     input_validator: OnceLock<Result<Validator, String>>,
     output_validator: OnceLock<Result<Validator, String>>,
+}
+
+/// Whether a tool was quick the last time. A guess about the next time, nothing more.
+#[derive(Default)]
+pub struct Pace(AtomicBool);
+
+impl Pace {
+    const QUICK: Duration = Duration::from_micros(300);
+
+    pub fn was_quick(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub fn note(&self, elapsed: Duration) {
+        self.0.store(elapsed < Pace::QUICK, Ordering::Relaxed);
+    }
 }
 
 /// What runs a tool.
@@ -64,6 +83,7 @@ impl Tool {
             strict_args: tool.strict_args,
             target: Target::Starlark { handler: tool.handler.clone(), grants: grants.clone() },
             location: tool.location.clone(),
+            pace: Pace::default(),
             input_validator: OnceLock::new(),
             output_validator: OnceLock::new(),
         }
@@ -86,6 +106,7 @@ impl Tool {
             strict_args: self.strict_args,
             target: self.target.clone(),
             location: self.location.clone(),
+            pace: Pace::default(),
             input_validator: OnceLock::new(),
             output_validator: OnceLock::new(),
         }

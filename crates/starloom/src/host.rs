@@ -3,8 +3,12 @@
 //! Effects on the outside world go to `starloom-effects` with the source's grants. What concerns the
 //! server itself (the log, other tools, clients) is done here.
 
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
 use starloom_effects::{Grants, Scope, Services, perform};
 use starloom_engine::{Effect, EffectError, Host, Json, JsonObject, Limits, Stop};
+use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, Change};
@@ -40,6 +44,9 @@ impl Host for LoadHost<'_> {
             }
             Effect::CallTool { .. } => Err(EffectError::failed("`call_tool` works only during a call")),
             Effect::NotifyChanged { .. } => Err(EffectError::failed("`notify_changed` works only during a call")),
+            Effect::Testing { operation, .. } => {
+                Err(EffectError::failed(format!("`testing.{operation}` works only inside a test function")))
+            }
             effect => perform(
                 &Scope {
                     services: self.services,
@@ -61,11 +68,21 @@ pub trait Intercept: Send + Sync {
 
 /// During a call.
 pub struct CallHost<'a> {
-    pub app: &'a App,
-    pub call: &'a Call,
-    pub grants: &'a Grants,
-    pub cancel: &'a Cancel,
+    app: &'a App,
+    call: &'a Call,
+    grants: &'a Grants,
+    cancel: &'a Cancel,
+    started: Instant,
+    /// When to give this thread's place in the runtime away, counted from the start.
+    give_way_after: Cell<Duration>,
 }
+
+/// A handler that computes for this long lets others have the runtime's thread.
+const LONG: Duration = Duration::from_micros(500);
+/// Nobody may have taken the place, so it is offered again, at this distance.
+const OFFER_AGAIN: Duration = Duration::from_millis(10);
+/// As long as it takes another thread to wake up and take it.
+const OFFER: Duration = Duration::from_micros(100);
 
 impl Host for CallHost<'_> {
     fn perform(&self, effect: Effect) -> Result<Json, EffectError> {
@@ -86,8 +103,26 @@ impl Host for CallHost<'_> {
             }
             Effect::CallTool { name, arguments, timeout } => Ok(self.call_tool(name, arguments, timeout)),
             Effect::NotifyChanged { what } => self.notify_changed(&what),
-            effect => perform(&scope, effect),
+            // Answered at once: not worth giving the thread away.
+            effect @ (Effect::Now | Effect::Monotonic | Effect::Env { .. } | Effect::RandomBytes { .. }) => {
+                perform(&scope, effect)
+            }
+            effect => block_in_place(|| perform(&scope, effect)),
         }
+    }
+
+    fn computing(&self) {
+        let elapsed = self.started.elapsed();
+        if elapsed >= self.give_way_after.get() {
+            self.give_way_after.set(elapsed + OFFER_AGAIN);
+            block_in_place(|| std::thread::sleep(OFFER));
+        }
+    }
+}
+
+impl<'a> CallHost<'a> {
+    pub fn new(app: &'a App, call: &'a Call, grants: &'a Grants, cancel: &'a Cancel) -> CallHost<'a> {
+        CallHost { app, call, grants, cancel, started: Instant::now(), give_way_after: Cell::new(LONG) }
     }
 }
 

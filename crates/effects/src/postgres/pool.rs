@@ -25,7 +25,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// How long a connection may take to end after its statement was cancelled.
-const ENDING_TIMEOUT: Duration = Duration::from_secs(5);
+const ENDING_TIMEOUT: Duration = Duration::from_secs(10);
+const CANCEL_AGAIN: Duration = Duration::from_millis(100);
 
 pub(super) type Pool = managed::Pool<Manager>;
 
@@ -151,15 +152,24 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// Has the server end the statement, and closes the connection.
+    ///
+    /// Said again and again: a word that arrives before the statement itself is not heard.
     async fn end(mut self) {
         let token = self.client.cancel_token();
-        match tokio::time::timeout(ENDING_TIMEOUT, token.cancel_query(self.tls)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "a statement could not be cancelled"),
-            Err(_) => tracing::debug!("a statement could not be cancelled in time"),
-        }
+        // Without its client the task ends as soon as the statement has.
         drop(self.client);
-        if tokio::time::timeout(ENDING_TIMEOUT, &mut self.task).await.is_err() {
+        let ending = async {
+            loop {
+                if let Err(error) = token.cancel_query(self.tls.clone()).await {
+                    tracing::debug!(%error, "a statement could not be cancelled");
+                }
+                if tokio::time::timeout(CANCEL_AGAIN, &mut self.task).await.is_ok() {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(ENDING_TIMEOUT, ending).await.is_err() {
             self.task.abort();
         }
     }

@@ -130,11 +130,11 @@ async fn talk(
         let is_head = received.method == "HEAD";
         match answer(received) {
             Reply::Full(head, body) => {
-                let head = format!("{head}Content-Length: {}\r\n\r\n", body.len());
-                stream.write_all(head.as_bytes()).await?;
+                let mut bytes = format!("{head}Content-Length: {}\r\n\r\n", body.len()).into_bytes();
                 if !is_head {
-                    stream.write_all(&body).await?;
+                    bytes.extend(body);
                 }
+                stream.write_all(&bytes).await?;
                 stream.flush().await?;
             }
             Reply::Broken(bytes) => {

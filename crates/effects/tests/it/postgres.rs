@@ -9,9 +9,13 @@ use crate::world::{World, eventually};
 
 /// Where the tests' server is.
 pub fn connection() -> String {
-    std::env::var("STARLOOM_TEST_POSTGRES").expect(
-        "STARLOOM_TEST_POSTGRES is not set: run the tests with `cargo xtask test`, which starts a PostgreSQL",
-    )
+    variable("STARLOOM_TEST_POSTGRES")
+}
+
+pub fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set: run the tests with `cargo xtask test`, which starts a PostgreSQL")
+    })
 }
 
 pub fn query_at(connection: &str, sql: &str, params: Json) -> Effect {

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_postgres::config::Host;
 
 use crate::http_server::{acceptor, certificate};
-use crate::postgres::{connection, execute, prefix, query, query_at, with_option};
+use crate::postgres::{connection, execute, prefix, query, query_at, variable, with_option};
 use crate::sqlite::none;
 use crate::world::{Allowed, World, eventually};
 
@@ -179,6 +179,27 @@ fn tls() {
             }
         }
     }
+}
+
+/// Straight to the server, which then also ties the password to the connection.
+#[test]
+fn tls_of_the_server_itself() {
+    let world = World::new();
+    let encrypted = "SELECT ssl AS x FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    let certificate = variable("STARLOOM_TEST_POSTGRES_CA");
+    let verified = with_option(&connection(), "sslmode", "verify-full");
+    for (connection, is_encrypted) in [
+        (connection(), true),
+        (with_option(&connection(), "sslmode", "disable"), false),
+        (with_option(&connection(), "sslmode", "require"), true),
+        (with_option(&with_option(&connection(), "sslmode", "require"), "channel_binding", "require"), true),
+        (with_option(&verified, "sslrootcert", &certificate), true),
+    ] {
+        let rows = world.ok(query_at(&connection, encrypted, none()));
+        assert_eq!(rows, json!([{"x": is_encrypted}]), "{connection}");
+    }
+    let error = world.error(one(&verified));
+    assert!(error.contains("invalid peer certificate: "), "{error}");
 }
 
 #[test]

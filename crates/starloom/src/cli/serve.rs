@@ -47,7 +47,10 @@ pub fn cmd_serve(args: ServeArgs) -> Result<u8, CliError> {
     let settings = Settings::resolve(&flags, runtime.handle())?;
     let watch = settings.watch;
     let app = App::start(settings, runtime.handle().clone(), watch);
-    let outcome = runtime.block_on(serve(app));
+    // On the runtime's own threads: from this one every message would cost two changes of threads.
+    let outcome = runtime.block_on(async {
+        tokio::spawn(serve(app)).await.unwrap_or_else(|error| Err(CliError::bug(error.to_string())))
+    });
     // Handlers that cannot be interrupted must not keep the process from ending.
     runtime.shutdown_background();
     outcome
@@ -58,7 +61,7 @@ async fn serve(app: Arc<App>) -> Result<u8, CliError> {
         let app = app.clone();
         async move {
             match app.settings.http.clone() {
-                None => front::stdio::serve(app).await.map_err(CliError::from),
+                None => Box::pin(front::stdio::serve(app)).await.map_err(CliError::from),
                 Some(http) => serve_http(app, http.address).await,
             }
         }

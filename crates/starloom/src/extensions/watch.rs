@@ -139,6 +139,7 @@ impl Reloader {
         for entry in &state.entries {
             self.warn_of_types(&entry.file);
         }
+        give_memory_back();
         let Some(mut watcher) = watcher else { return };
         loop {
             // What happened in a folder before it was watched, nobody told us.
@@ -198,6 +199,7 @@ impl Reloader {
         for file in loaded_files {
             self.warn_of_types(&file);
         }
+        give_memory_back();
     }
 
     fn reload_file(&self, state: &mut State, known: Option<usize>, file: &ScriptFile) {
@@ -280,6 +282,15 @@ impl Reloader {
             // Nobody listening is fine.
             let _ = self.changes.send(Change::Tools);
         }
+    }
+}
+
+/// Loading needs far more memory than what it leaves behind, and the allocator would keep it for later.
+fn give_memory_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: takes no pointers; the C library locks what it must.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

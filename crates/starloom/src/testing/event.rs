@@ -9,10 +9,11 @@ pub enum Event {
     Started {
         files: usize,
     },
-    /// `tests` are those that will run: the filter has been applied.
     FileLoaded {
         file: String,
         tests: usize,
+        /// Those the filter wants.
+        selected: usize,
     },
     TestFinished(TestReport),
     FileFinished {

@@ -15,13 +15,17 @@ pub struct Sources {
     loader: Loader,
     paths: Vec<PathBuf>,
     on_conflict: OnConflict,
-    loaded: Mutex<HashMap<PathBuf, Slot<Result<LoadedFile, Vec<ScriptError>>>>>,
+    loaded: Slots<Extension>,
     /// What the tests of a folder can call.
-    views: Mutex<HashMap<PathBuf, Slot<Result<View, String>>>>,
+    views: Slots<Result<View, String>>,
 }
 
-/// Made by whoever comes first, while the others wait.
+/// By path; each made by whoever comes first, while the others wait.
+type Slots<T> = Mutex<HashMap<PathBuf, Slot<T>>>;
 type Slot<T> = Arc<OnceLock<Arc<T>>>;
+
+/// What came of loading an extension.
+type Extension = Result<LoadedFile, Vec<ScriptError>>;
 
 /// The tools a test can call.
 pub struct View {
@@ -58,7 +62,7 @@ impl Sources {
     }
 
     /// The extension as the server would load it.
-    fn extension(&self, file: &ScriptFile) -> Arc<Result<LoadedFile, Vec<ScriptError>>> {
+    fn extension(&self, file: &ScriptFile) -> Arc<Extension> {
         let slot = slot(&self.loaded, &absolute(&file.path));
         slot.get_or_init(|| Arc::new(self.loader.load(file))).clone()
     }
@@ -134,21 +138,22 @@ impl Sources {
         Ok(View { catalog: Arc::new(catalog), files })
     }
 
-    /// The files behind the view of a test, if any test asked for it.
-    pub fn viewed_files(&self, file: &ScriptFile) -> BTreeSet<PathBuf> {
+    /// The files behind the view of a test, as far as one was asked for; `None` when it could not be made.
+    pub fn viewed_files(&self, file: &ScriptFile) -> Option<BTreeSet<PathBuf>> {
         match slot(&self.views, &absolute(parent(&file.path))).get().map(|view| &**view) {
-            Some(Ok(view)) => view.files.clone(),
-            _ => BTreeSet::new(),
+            None => Some(BTreeSet::new()),
+            Some(Ok(view)) => Some(view.files.clone()),
+            Some(Err(_)) => None,
         }
     }
 }
 
-fn slot<T>(slots: &Mutex<HashMap<PathBuf, Slot<T>>>, key: &Path) -> Slot<T> {
+fn slot<T>(slots: &Slots<T>, key: &Path) -> Slot<T> {
     let mut slots = slots.lock().unwrap_or_else(PoisonError::into_inner);
     slots.entry(key.to_owned()).or_default().clone()
 }
 
-fn source(script: &ScriptFile, extension: &Result<LoadedFile, Vec<ScriptError>>) -> Source {
+fn source(script: &ScriptFile, extension: &Extension) -> Source {
     match extension {
         Ok(loaded) => Source {
             id: loaded.id.clone(),
@@ -249,7 +254,8 @@ impl Lists {
     fn with_own(self, own: &Capabilities) -> Capabilities {
         let Some(mut all) = self.so_far else { return own.clone() };
         add_new(&mut all.exec, &own.exec);
-        for (all, own) in [(&mut all.hosts, &own.hosts), (&mut all.env, &own.env), (&mut all.paths, &own.paths)]
+        for (all, own) in
+            [(&mut all.hosts, &own.hosts), (&mut all.env, &own.env), (&mut all.paths, &own.paths)]
         {
             match (all.as_mut(), own, self.mode) {
                 (Some(all), Some(own), _) => add_new(all, own),

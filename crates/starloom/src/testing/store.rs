@@ -60,9 +60,9 @@ impl TestStore {
                 ends.remove(&at(key));
                 perform(operation.clone())
             }
-            StoreOperation::Get { .. } | StoreOperation::Keys { .. } | StoreOperation::CompareAndSet { .. } => {
-                perform(operation.clone())
-            }
+            StoreOperation::Get { .. }
+            | StoreOperation::Keys { .. }
+            | StoreOperation::CompareAndSet { .. } => perform(operation.clone()),
         }
     }
 }

@@ -183,8 +183,7 @@ impl Intercept for World {
             Effect::Http(request) => self.http(request, scope),
             Effect::Store(operation) => Some(self.store.run(operation, scope, self.now())),
             Effect::Log { level, message, fields } => {
-                let line =
-                    LogLine { level: level.clone(), message: message.clone(), fields: fields.clone() };
+                let line = LogLine { level: level.clone(), message: message.clone(), fields: fields.clone() };
                 self.state().logs.push(Logged { line, by_script: true });
                 Some(Ok(Json::Null))
             }
