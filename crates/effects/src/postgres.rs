@@ -38,8 +38,10 @@ pub(crate) fn run(
     let timeout = timeout_from(timeout, Duration::MAX)?;
     let target = Target::parse(connection)?;
     let label = target.label.clone();
-    let answer = perform(scope, connection, target, operation, timeout)?;
-    answer.map_err(|error| EffectError::Failed(format!("PostgreSQL operation failed ({label}): {error}")))
+    perform(scope, connection, target, operation, timeout).map_err(|error| match error {
+        PostgresError::Stopped => EffectError::Stopped,
+        error => EffectError::Failed(format!("PostgreSQL operation failed ({label}): {error}")),
+    })
 }
 
 fn perform(
@@ -48,24 +50,20 @@ fn perform(
     target: Target,
     operation: SqlOperation,
     timeout: Duration,
-) -> Result<Result<Json, PostgresError>, EffectError> {
-    let statement = match to_statement(operation) {
-        Ok(statement) => statement,
-        Err(error) => return Ok(Err(error)),
-    };
-    let pool = match scope.services.postgres.get(scope, connection, target) {
-        Ok(pool) => pool,
-        Err(error) => return Ok(Err(error)),
-    };
-    let allowed = timeout.min(scope.stop.remaining());
+) -> Result<Json, PostgresError> {
+    let statement = to_statement(operation)?;
+    let pool = scope.services.postgres.get(scope, connection, target)?;
     let options = &scope.services.options;
     let limits = Limits {
-        statement_timeout: allowed + SERVER_SLACK,
+        statement_timeout: timeout.min(scope.stop.remaining()) + SERVER_SLACK,
         max_rows: options.max_rows,
         max_bytes: options.max_result_bytes,
     };
-    let outcome = scope.wait_at_most(timeout, pool::run(&pool, scope.runtime, &statement, &limits))?;
-    Ok(outcome.unwrap_or(Err(PostgresError::TimedOut { timeout })))
+    match scope.wait_at_most(timeout, pool::run(&pool, scope.runtime, &statement, &limits)) {
+        Ok(Some(answer)) => answer,
+        Ok(None) => Err(PostgresError::TimedOut { timeout }),
+        Err(_) => Err(PostgresError::Stopped),
+    }
 }
 
 fn to_statement(operation: SqlOperation) -> Result<Statement, PostgresError> {

@@ -32,6 +32,11 @@ pub(super) enum PostgresError {
     TooManyBytes { limit: usize },
     #[error("timed out after {} s", timeout.as_secs_f64())]
     TimedOut { timeout: Duration },
+    /// Not the server's word: nobody knows what the connection will bring next.
+    #[error("{stage}: {reason}")]
+    Derailed { stage: Stage, reason: String },
+    #[error("the call was stopped")]
+    Stopped,
     /// Nothing has been done yet, and another connection may be better.
     #[error("{stage}: the connection was lost")]
     Lost { stage: Stage },
@@ -75,8 +80,10 @@ impl PostgresError {
 
     /// As [`PostgresError::statement`], and tells which parameter the server stumbled over.
     pub(super) fn bound(stage: Stage, error: &tokio_postgres::Error, types: &[Type]) -> PostgresError {
-        let parameter = error.as_db_error().and_then(|error| parameter(error, types));
-        match parameter {
+        let Some(server) = error.as_db_error() else {
+            return PostgresError::Derailed { stage, reason: reason(error) };
+        };
+        match parameter(server, types) {
             Some((number, wanted)) => {
                 let problem = format!("{stage}: {}", reason(error));
                 PostgresError::Param { place: number.to_string(), wanted, problem }

@@ -83,6 +83,13 @@ impl Statement {
                 Err(error @ (PostgresError::TooManyRows { .. } | PostgresError::TooManyBytes { .. })) => {
                     Err(error)
                 }
+                Err(PostgresError::Derailed { stage, .. })
+                    if first_word(&self.sql).eq_ignore_ascii_case("COPY") =>
+                {
+                    let reason = "COPY can only read and write files of the server here".to_owned();
+                    Err(PostgresError::Derailed { stage, reason })
+                }
+                Err(error @ PostgresError::Derailed { .. }) => Err(error),
                 answer => Ok(answer),
             }
         };

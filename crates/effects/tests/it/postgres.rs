@@ -160,7 +160,13 @@ fn statement_errors() {
     ] {
         assert_eq!(schema.world.error(effect), prefix() + &message);
     }
-    // None of these cost the connection.
+    for sql in ["COPY @.t FROM STDIN", "COPY @.t TO STDOUT", "/* all */ copy (SELECT 1) to stdout"] {
+        let error = schema.world.error(execute(&sql.replace('@', &schema.name), none()));
+        let message = "Statement execution failed: COPY can only read and write files of the server here";
+        assert_eq!(error, prefix() + message, "{sql}");
+    }
+    assert_eq!(schema.query("", none()), json!([]));
+    assert_eq!(schema.execute(" -- nothing", none()), json!(0));
     assert_eq!(schema.query("SELECT id FROM @.t", none()), json!([{"id": 1}]));
 }
 
@@ -260,7 +266,7 @@ fn nothing_is_left_behind() {
     let before = backend();
     for sql in [
         "SET search_path = @",
-        "SET statement_timeout = 1",
+        "SET statement_timeout = 54321",
         "SELECT set_config('application_name', 'left', false)",
         "CREATE TEMP TABLE left_behind(x int)",
         "SELECT pg_advisory_lock(42)",

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use starloom_engine::{
-    Arguments, CallOptions, ErrorKind, Limit, Loaded, ScriptError, TestFunction, Vocabulary,
+    Arguments, CallOptions, ErrorKind, Limit, Loaded, Location, ScriptError, TestFunction, Vocabulary,
 };
 
 use super::capture::captured;
@@ -161,65 +161,76 @@ impl Runner {
     }
 
     fn run_file(&self, file: &ScriptFile, halt: &AtomicBool, emit: &dyn Fn(Event)) -> FileRun {
-        let started = Instant::now();
-        let name = display(file);
-        let mut totals = Totals::default();
+        let mut progress = Progress::new(display(file), emit);
         let world = Arc::new(World::default());
-        let (loaded, subject) = match self.capture(&world, || self.load(file)) {
-            Ok(loaded) => loaded,
+        let (tests, depends_on) = match self.capture(&world, || self.load(file)) {
+            Ok((loaded, subject)) => {
+                let tests = reachable(&loaded.tests);
+                self.run_tests(file, &tests, &subject, halt, &mut progress);
+                (tests.len(), self.dependencies(file, &loaded, subject))
+            }
+            Err(_) if self.must_stop(halt) => {
+                progress.totals.not_run += 1;
+                (1, None)
+            }
             Err(errors) => {
-                if self.must_stop(halt) {
-                    totals.not_run += 1;
-                } else {
-                    self.finish(
-                        TestReport {
-                            file: name.clone(),
-                            name: "(load)".to_owned(),
-                            location: errors.first().and_then(|error| error.location.clone()),
-                            outcome: Outcome::Failed(failure(&errors)),
-                            duration: started.elapsed(),
-                            logs: world.take_logs(),
-                        },
-                        &mut totals,
-                        halt,
-                        emit,
-                    );
-                }
-                totals.duration = started.elapsed();
-                emit(Event::FileFinished { file: name, totals });
-                return FileRun { file: file.clone(), totals, tests: 1, depends_on: None };
+                let location = errors.first().and_then(|error| error.location.clone());
+                let outcome = Outcome::Failed(failure(&errors));
+                progress.finished(
+                    "(load)",
+                    location,
+                    (outcome, progress.started.elapsed(), world.take_logs()),
+                );
+                self.halt_if_failed(&progress.totals, halt);
+                (1, None)
             }
         };
-        let tests = reachable(&loaded.tests);
-        let selected = || tests.iter().filter(|test| self.options.filter.selects(&name, &test.name));
-        emit(Event::FileLoaded { file: name.clone(), tests: tests.len(), selected: selected().count() });
-        for test in selected() {
-            match self.run_test(file, &subject, test, halt) {
-                Some((outcome, duration, logs)) => self.finish(
-                    TestReport {
-                        file: name.clone(),
-                        name: test.name.clone(),
-                        location: Some(test.location.clone()),
-                        outcome,
-                        duration,
-                        logs,
-                    },
-                    &mut totals,
-                    halt,
-                    emit,
-                ),
-                None => totals.not_run += 1,
+        FileRun { file: file.clone(), totals: progress.end(), tests, depends_on }
+    }
+
+    fn run_tests(
+        &self,
+        file: &ScriptFile,
+        tests: &[&TestFunction],
+        subject: &Subject,
+        halt: &AtomicBool,
+        progress: &mut Progress,
+    ) {
+        let selects = |test: &&&TestFunction| self.options.filter.selects(&progress.file, &test.name);
+        let selected: Vec<_> = tests.iter().filter(selects).collect();
+        progress.loaded(tests.len(), selected.len());
+        for test in selected {
+            let result = if self.must_stop(halt) { None } else { self.run_test(file, subject, test) };
+            match result {
+                Some(result) => progress.finished(&test.name, Some(test.location.clone()), result),
+                None => progress.totals.not_run += 1,
             }
+            self.halt_if_failed(&progress.totals, halt);
         }
-        totals.duration = started.elapsed();
-        emit(Event::FileFinished { file: name, totals });
-        let depends_on = self.sources.viewed_files(file).map(|mut files| {
-            files.insert(absolute(&file.path));
-            files.extend(loaded.dependencies.iter().map(|path| absolute(&file.root.join(path))));
-            files.extend(subject.files);
-            files
-        });
-        FileRun { file: file.clone(), totals, tests: tests.len(), depends_on }
+    }
+
+    fn must_stop(&self, halt: &AtomicBool) -> bool {
+        halt.load(Ordering::Relaxed) || self.cancel.stop.is_cancelled()
+    }
+
+    fn halt_if_failed(&self, totals: &Totals, halt: &AtomicBool) {
+        if self.options.fail_fast && totals.failed > 0 {
+            halt.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The files to watch: its own, what it loads, what it is about, and what it calls.
+    fn dependencies(
+        &self,
+        file: &ScriptFile,
+        loaded: &Loaded,
+        subject: Subject,
+    ) -> Option<BTreeSet<PathBuf>> {
+        let mut files = self.sources.viewed_files(file)?;
+        files.insert(absolute(&file.path));
+        files.extend(loaded.dependencies.iter().map(|path| absolute(&file.root.join(path))));
+        files.extend(subject.files);
+        Some(files)
     }
 
     fn capture<T>(&self, world: &Arc<World>, work: impl FnOnce() -> T) -> T {
@@ -235,17 +246,8 @@ impl Runner {
         Ok((loaded, subject))
     }
 
-    /// `None` when it did not run to an end of its own.
-    fn run_test(
-        &self,
-        file: &ScriptFile,
-        subject: &Subject,
-        test: &TestFunction,
-        halt: &AtomicBool,
-    ) -> Option<(Outcome, Duration, Vec<LogLine>)> {
-        if self.must_stop(halt) {
-            return None;
-        }
+    /// `None` when it did not come to an end of its own.
+    fn run_test(&self, file: &ScriptFile, subject: &Subject, test: &TestFunction) -> Option<TestResult> {
         let started = Instant::now();
         let world = Arc::new(World::default());
         let limits = &self.app.limits;
@@ -262,33 +264,53 @@ impl Runner {
             world: world.clone(),
         };
         let options = CallOptions { host: &host, limits, stop: &cancel.stop };
-        let result = self.capture(&world, || test.handler.call(Arguments::None, &options));
-        let outcome = match result {
+        let called = self.capture(&world, || test.handler.call(Arguments::None, &options).map_err(Box::new));
+        let outcome = match called {
             Ok(_) => Outcome::Passed,
             Err(error) => match error.kind {
                 ErrorKind::Skipped => Outcome::Skipped { reason: error.message },
-                ErrorKind::Cancelled => return None,
+                ErrorKind::Cancelled if self.cancel.stop.is_cancelled() => return None,
                 // The test ended well; what it returned concerns nobody.
                 ErrorKind::Conversion => Outcome::Passed,
                 ErrorKind::Limit(Limit::WallClock(_)) => {
                     Outcome::Failed(failure(&[error.with_hint("raise `limits.timeout` in the config")]))
                 }
-                _ => Outcome::Failed(failure(&[error])),
+                _ => Outcome::Failed(failure(&[*error])),
             },
         };
         Some((outcome, started.elapsed(), world.take_logs()))
     }
+}
 
-    fn must_stop(&self, halt: &AtomicBool) -> bool {
-        halt.load(Ordering::Relaxed) || self.cancel.stop.is_cancelled()
+type TestResult = (Outcome, Duration, Vec<LogLine>);
+
+/// Tells of the tests of one file, and counts them.
+struct Progress<'a> {
+    file: String,
+    started: Instant,
+    totals: Totals,
+    emit: &'a dyn Fn(Event),
+}
+
+impl<'a> Progress<'a> {
+    fn new(file: String, emit: &'a dyn Fn(Event)) -> Progress<'a> {
+        Progress { file, started: Instant::now(), totals: Totals::default(), emit }
     }
 
-    fn finish(&self, report: TestReport, totals: &mut Totals, halt: &AtomicBool, emit: &dyn Fn(Event)) {
-        totals.count(&report.outcome);
-        if self.options.fail_fast && matches!(report.outcome, Outcome::Failed(_)) {
-            halt.store(true, Ordering::Relaxed);
-        }
-        emit(Event::TestFinished(report));
+    fn loaded(&self, tests: usize, selected: usize) {
+        (self.emit)(Event::FileLoaded { file: self.file.clone(), tests, selected });
+    }
+
+    fn finished(&mut self, name: &str, location: Option<Location>, (outcome, duration, logs): TestResult) {
+        self.totals.count(&outcome);
+        let (file, name) = (self.file.clone(), name.to_owned());
+        (self.emit)(Event::TestFinished(TestReport { file, name, location, outcome, duration, logs }));
+    }
+
+    fn end(mut self) -> Totals {
+        self.totals.duration = self.started.elapsed();
+        (self.emit)(Event::FileFinished { file: self.file, totals: self.totals });
+        self.totals
     }
 }
 

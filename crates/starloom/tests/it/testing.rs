@@ -1044,6 +1044,21 @@ fn check_xml(text: &str) {
     assert_eq!((open.len(), rest.trim()), (0, ""));
 }
 
+#[test]
+fn the_guide_is_right() {
+    let guide = include_str!("../../../../docs/guide/testing.md");
+    let folder = Folder::new(&[]);
+    let mut n_files = 0;
+    for block in guide.split("```python\n").skip(1) {
+        let block = block.split("```").next().expect("end of block");
+        let name = block.lines().next().and_then(|line| line.strip_prefix("# ")).expect("name of the file");
+        folder.write(name, block);
+        n_files += 1;
+    }
+    let ran = folder.run(&["test"]);
+    assert_eq!((ran.code, n_files), (0, 8), "{}", ran.all());
+}
+
 /// A run with `--watch`.
 struct Watched {
     child: std::process::Child,
