@@ -75,15 +75,16 @@ impl PostgresError {
     }
 
     pub(super) fn statement(stage: Stage, error: &tokio_postgres::Error) -> PostgresError {
-        PostgresError::Statement { stage, reason: reason(error) }
+        let reason = reason(error);
+        match error.as_db_error() {
+            Some(_) => PostgresError::Statement { stage, reason },
+            None => PostgresError::Derailed { stage, reason },
+        }
     }
 
     /// As [`PostgresError::statement`], and tells which parameter the server stumbled over.
     pub(super) fn bound(stage: Stage, error: &tokio_postgres::Error, types: &[Type]) -> PostgresError {
-        let Some(server) = error.as_db_error() else {
-            return PostgresError::Derailed { stage, reason: reason(error) };
-        };
-        match parameter(server, types) {
+        match error.as_db_error().and_then(|server| parameter(server, types)) {
             Some((number, wanted)) => {
                 let problem = format!("{stage}: {}", reason(error));
                 PostgresError::Param { place: number.to_string(), wanted, problem }

@@ -72,8 +72,8 @@ impl Statement {
         let prepared = match self.prepare(client, limits).await {
             Ok(prepared) => prepared,
             Err(error) => {
-                let lost = matches!(error, PostgresError::Lost { .. });
-                return Done { answer: Err(error), after: if lost { After::Spent } else { After::Clean } };
+                let spent = matches!(error, PostgresError::Lost { .. } | PostgresError::Derailed { .. });
+                return Done { answer: Err(error), after: if spent { After::Spent } else { After::Clean } };
             }
         };
         // Both are sent at once and answered in order, so leaving the session clean costs no round trip.

@@ -1,6 +1,7 @@
 //! A store in a SQLite file, which several processes may share.
 
 use std::fs::{self, OpenOptions};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -93,11 +94,15 @@ impl FileStore {
         if self.path.exists() {
             return Ok(());
         }
-        let failed = |error: std::io::Error| self.failed(error);
         if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(failed)?;
+            fs::create_dir_all(folder).map_err(|error| self.failed(error))?;
         }
-        OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path).map(drop).map_err(failed)
+        // Never opened here if it exists: to close it would take away the locks SQLite has on it.
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(self.failed(error)),
+        }
     }
 
     /// Asked each time: the file may have been replaced, and the answer is cheap.
