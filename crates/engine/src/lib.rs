@@ -4,8 +4,6 @@
 //! script asks of the outside is an [`Effect`], which a [`Host`] performs; what a script is made of
 //! comes through [`Files`].
 
-// A `ScriptError` ends a load or a call: its size is never paid in a loop.
-#![allow(clippy::result_large_err)]
 // A builtin has as many parameters as its users were promised.
 #![allow(clippy::too_many_arguments)]
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use starlark::eval::Evaluator;
 
-use crate::error::Uncatchable;
 use crate::effect::Host;
+use crate::error::Uncatchable;
 use crate::memory::allocated_by_this_thread;
 
 /// The bounds of one load or one call.
@@ -233,7 +233,11 @@ impl Watch {
     }
 
     /// Hands the limits to the evaluator, which tells the host now and then that it still computes.
-    pub(crate) fn install<'a>(&self, eval: &mut Evaluator<'_, 'a, '_>, host: &'a dyn Host) -> anyhow::Result<()> {
+    pub(crate) fn install<'a>(
+        &self,
+        eval: &mut Evaluator<'_, 'a, '_>,
+        host: &'a dyn Host,
+    ) -> anyhow::Result<()> {
         eval.set_max_callstack_size(self.0.limits.frames)?;
         eval.set_max_heap_size(self.0.limits.heap_bytes)?;
         if let Some(ticks) = self.0.limits.ticks {

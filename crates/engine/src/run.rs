@@ -72,7 +72,9 @@ impl Handler {
     ) -> Result<Json, ScriptError> {
         let context = Context::new(host, watch.clone());
         let mut eval = Evaluator::new(module);
-        watch.install(&mut eval, host).map_err(|error| ScriptError::new(ErrorKind::Runtime, error.to_string()))?;
+        watch
+            .install(&mut eval, host)
+            .map_err(|error| ScriptError::new(ErrorKind::Runtime, error.to_string()))?;
         eval.set_print_handler(&PrintToLog);
         eval.extra = Some(&context);
         let heap = eval.heap();

@@ -87,7 +87,11 @@ pub struct Gate {
 
 impl Gate {
     pub fn new(running: usize, waiting: usize) -> Gate {
-        Gate { running: Semaphore::new(running), waiting: Semaphore::new(waiting), limits: (running, waiting) }
+        Gate {
+            running: Semaphore::new(running),
+            waiting: Semaphore::new(waiting),
+            limits: (running, waiting),
+        }
     }
 
     async fn enter(&self, cancel: &Cancel) -> Result<tokio::sync::SemaphorePermit<'_>, CallError> {
@@ -181,7 +185,11 @@ fn failed(app: &App, tool: &Tool, error: ScriptError) -> Result<JsonObject, Call
     match &error.kind {
         ErrorKind::Cancelled => return Err(CallError::Cancelled),
         ErrorKind::Protocol { code, data } => {
-            return Err(CallError::Protocol { code: *code, message: error.message.clone(), data: data.clone() });
+            return Err(CallError::Protocol {
+                code: *code,
+                message: error.message.clone(),
+                data: data.clone(),
+            });
         }
         _ => {}
     }

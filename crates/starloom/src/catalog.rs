@@ -67,7 +67,11 @@ pub enum Target {
 }
 
 impl Tool {
-    pub fn from_declaration(tool: &starloom_engine::declare::Tool, source: &str, grants: &Arc<Grants>) -> Tool {
+    pub fn from_declaration(
+        tool: &starloom_engine::declare::Tool,
+        source: &str,
+        grants: &Arc<Grants>,
+    ) -> Tool {
         Tool {
             name: tool.name.clone(),
             source: source.to_owned(),
@@ -170,9 +174,13 @@ pub struct Source {
 pub enum SourceState {
     Loaded,
     /// The last good version is served; this is what is wrong with the newest.
-    Stale { error: String },
+    Stale {
+        error: String,
+    },
     /// It never loaded.
-    Failed { error: String },
+    Failed {
+        error: String,
+    },
     /// Its file is gone.
     Removed,
 }

@@ -51,7 +51,12 @@ pub fn main() -> ExitCode {
             return exit::code(if is_error { exit::USAGE } else { exit::OK });
         }
     };
-    crate::logging::init(if matches!(cli.command, Command::Serve(_)) { "info" } else { "warn" });
+    crate::logging::init(match cli.command {
+        Command::Serve(_) => "info",
+        // What goes wrong is what it prints.
+        Command::Call(_) => "error",
+        _ => "warn",
+    });
     let outcome = match cli.command {
         Command::Serve(args) => serve::cmd_serve(args),
         Command::Test(args) => test::cmd_test(args),

@@ -43,7 +43,9 @@ impl Host for LoadHost<'_> {
                 Ok(Json::Null)
             }
             Effect::CallTool { .. } => Err(EffectError::failed("`call_tool` works only during a call")),
-            Effect::NotifyChanged { .. } => Err(EffectError::failed("`notify_changed` works only during a call")),
+            Effect::NotifyChanged { .. } => {
+                Err(EffectError::failed("`notify_changed` works only during a call"))
+            }
             Effect::Testing { operation, .. } => {
                 Err(EffectError::failed(format!("`testing.{operation}` works only inside a test function")))
             }

@@ -16,7 +16,8 @@ pub struct Problem {
 }
 
 pub fn describe(tool: &str, problems: &[Problem]) -> String {
-    let lines: Vec<String> = problems.iter().map(|problem| format!("- {}: {}", problem.path, problem.message)).collect();
+    let lines: Vec<String> =
+        problems.iter().map(|problem| format!("- {}: {}", problem.path, problem.message)).collect();
     format!("Invalid arguments for `{tool}`:\n{}", lines.join("\n"))
 }
 
@@ -35,7 +36,7 @@ pub fn bind(tool: &Tool, mut arguments: JsonObject) -> Result<JsonObject, Vec<Pr
             if !validator.is_valid(&arguments) {
                 problems.extend(validator.iter_errors(&arguments).map(|error| Problem {
                     path: json_path(&error.instance_path().to_string()),
-                    message: error.to_string(),
+                    message: message(&error),
                 }));
             }
         }
@@ -47,10 +48,31 @@ pub fn bind(tool: &Tool, mut arguments: JsonObject) -> Result<JsonObject, Vec<Pr
     }
 }
 
+/// The validator leaves out most members of a long enumeration; a model needs them all.
+fn message(error: &jsonschema::ValidationError) -> String {
+    use jsonschema::error::ValidationErrorKind;
+    match error.kind() {
+        ValidationErrorKind::Enum { options } => {
+            let options: Vec<String> =
+                options.as_array().into_iter().flatten().map(Json::to_string).collect();
+            format!("{} is not one of {}", error.instance(), options.join(", "))
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// Whether the schema names all arguments there can be.
 fn is_closed(schema: &JsonObject) -> bool {
-    const OPENING: [&str; 8] =
-        ["patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas", "unevaluatedProperties"];
+    const OPENING: [&str; 8] = [
+        "patternProperties",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "$ref",
+        "if",
+        "dependentSchemas",
+        "unevaluatedProperties",
+    ];
     !OPENING.iter().any(|key| schema.contains_key(*key))
         && schema.get("additionalProperties").is_none_or(|additional| *additional == Json::Bool(false))
 }
@@ -66,7 +88,10 @@ fn refuse_unknown(arguments: &JsonObject, properties: &JsonObject, problems: &mu
                 format!("unknown argument; the tool takes {}", known.join(", "))
             }
         };
-        problems.push(Problem { path: json_path(&format!("/{}", name.replace('~', "~0").replace('/', "~1"))), message });
+        problems.push(Problem {
+            path: json_path(&format!("/{}", name.replace('~', "~0").replace('/', "~1"))),
+            message,
+        });
     }
 }
 
@@ -84,7 +109,9 @@ fn prepare(arguments: &mut JsonObject, properties: &JsonObject, required: Option
         match arguments.get_mut(name) {
             Some(value) => {
                 coerce(value, schema);
-                if let (Json::Object(nested), Some(Json::Object(properties))) = (value, schema.get("properties")) {
+                if let (Json::Object(nested), Some(Json::Object(properties))) =
+                    (value, schema.get("properties"))
+                {
                     prepare(nested, properties, schema.get("required"));
                 }
             }
@@ -109,7 +136,9 @@ fn admits_null(schema: &JsonObject) -> bool {
 fn coerce(value: &mut Json, schema: &JsonObject) {
     let mut types = match schema.get("type") {
         Some(Json::String(name)) => vec![name.as_str()],
-        Some(Json::Array(names)) => names.iter().filter_map(Json::as_str).filter(|name| *name != "null").collect(),
+        Some(Json::Array(names)) => {
+            names.iter().filter_map(Json::as_str).filter(|name| *name != "null").collect()
+        }
         _ => return,
     };
     // With several types to choose from, a string would be ambiguous.

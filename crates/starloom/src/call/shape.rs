@@ -12,7 +12,9 @@ pub fn shape(tool: &Tool, value: Json, wraps_result: bool) -> JsonObject {
     let result = match value {
         Json::Object(object) if is_full_result(&object) => match check_result(object) {
             Ok(result) => result,
-            Err(problem) => return error_result(&format!("`{}` returned a malformed result: {problem}", tool.name)),
+            Err(problem) => {
+                return error_result(&format!("`{}` returned a malformed result: {problem}", tool.name));
+            }
         },
         value if wraps_result => {
             let text = text_of(&value);
@@ -28,11 +30,17 @@ pub fn shape(tool: &Tool, value: Json, wraps_result: bool) -> JsonObject {
                 ("structuredContent".to_owned(), object),
             ])
         }
-        value => JsonObject::from_iter([("content".to_owned(), json!([{"type": "text", "text": text_of(&value)}]))]),
+        value => JsonObject::from_iter([(
+            "content".to_owned(),
+            json!([{"type": "text", "text": text_of(&value)}]),
+        )]),
     };
     match check_output(tool, &result) {
         Ok(()) => result,
-        Err(problem) => error_result(&format!("`{}` returned a result that does not match its output schema: {problem}", tool.name)),
+        Err(problem) => error_result(&format!(
+            "`{}` returned a result that does not match its output schema: {problem}",
+            tool.name
+        )),
     }
 }
 
@@ -46,11 +54,13 @@ fn text_of(value: &Json) -> String {
 
 /// A dict whose `content` is a list of typed blocks, or that has `isError` or `structuredContent`.
 fn is_full_result(object: &JsonObject) -> bool {
-    let typed_content = object.get("content").and_then(Json::as_array).is_some_and(|blocks| {
-        blocks.iter().all(|block| block.get("type").is_some())
-    });
+    let typed_content = object
+        .get("content")
+        .and_then(Json::as_array)
+        .is_some_and(|blocks| blocks.iter().all(|block| block.get("type").is_some()));
     let has_flag = object.get("isError").is_some_and(Json::is_boolean);
-    typed_content || (object.contains_key("content") && (has_flag || object.contains_key("structuredContent")))
+    typed_content
+        || (object.contains_key("content") && (has_flag || object.contains_key("structuredContent")))
         || (has_flag && object.contains_key("structuredContent"))
         || (object.contains_key("structuredContent") && object.len() == 1)
 }
@@ -105,7 +115,8 @@ fn check_block(block: &Json) -> Result<(), String> {
             _ => Err(".resource is missing".to_owned()),
         },
         Some(other) => {
-            let known = starloom_engine::nearest(other, ["text", "image", "audio", "resource", "resource_link"]);
+            let known =
+                starloom_engine::nearest(other, ["text", "image", "audio", "resource", "resource_link"]);
             let hint = known.map(|known| format!(", did you mean `{known}`?")).unwrap_or_default();
             Err(format!(".type `{other}` is unknown{hint}"))
         }

@@ -60,7 +60,10 @@ fn pattern(written: &str) -> Result<Pattern, FilterError> {
     GlobBuilder::new(&fold(written))
         .build()
         .map(|glob| Pattern { written: written.to_owned(), matcher: glob.compile_matcher() })
-        .map_err(|error| FilterError::Pattern { pattern: written.to_owned(), problem: error.kind().to_string() })
+        .map_err(|error| FilterError::Pattern {
+            pattern: written.to_owned(),
+            problem: error.kind().to_string(),
+        })
 }
 
 #[cfg(test)]
@@ -88,7 +91,10 @@ mod tests {
         let filter = ToolFilter::new(&["list_isues".to_owned()], &[]).expect("patterns");
         assert_eq!(
             filter.check(["list_issues"].into_iter()),
-            Err(FilterError::Unknown { pattern: "list_isues".to_owned(), nearest: Some("list_issues".to_owned()) })
+            Err(FilterError::Unknown {
+                pattern: "list_isues".to_owned(),
+                nearest: Some("list_issues".to_owned())
+            })
         );
     }
 }

@@ -34,7 +34,11 @@ pub enum MergeError {
 }
 
 /// Builds the catalog of all sources, in their order.
-pub fn merge(sources: Vec<Source>, filter: &ToolFilter, on_conflict: OnConflict) -> Result<Catalog, MergeError> {
+pub fn merge(
+    sources: Vec<Source>,
+    filter: &ToolFilter,
+    on_conflict: OnConflict,
+) -> Result<Catalog, MergeError> {
     unique_ids(&sources)?;
     let all: Vec<&Arc<Tool>> = sources.iter().flat_map(|source| &source.tools).collect();
     let mut counts: HashMap<&str, Vec<&Arc<Tool>>> = HashMap::new();
@@ -57,7 +61,9 @@ pub fn merge(sources: Vec<Source>, filter: &ToolFilter, on_conflict: OnConflict)
                     second: namesakes[1].location.to_string(),
                 }));
             }
-            OnConflict::Prefix => tools.push(Arc::new(tool.renamed(format!("{}__{}", tool.source, tool.name)))),
+            OnConflict::Prefix => {
+                tools.push(Arc::new(tool.renamed(format!("{}__{}", tool.source, tool.name))))
+            }
         }
     }
     filter.check(tools.iter().map(|tool| tool.name.as_str()))?;
@@ -68,7 +74,10 @@ pub fn merge(sources: Vec<Source>, filter: &ToolFilter, on_conflict: OnConflict)
 /// Ids name sources in policies, logs and calls, so there can be only one of each.
 fn unique_ids(sources: &[Source]) -> Result<(), MergeError> {
     let mut seen: HashMap<&str, &Source> = HashMap::new();
-    for source in sources.iter().filter(|source| !matches!(source.state, SourceState::Removed | SourceState::Failed { .. })) {
+    for source in sources
+        .iter()
+        .filter(|source| !matches!(source.state, SourceState::Removed | SourceState::Failed { .. }))
+    {
         if let Some(first) = seen.insert(&source.id, source) {
             return Err(MergeError::Conflict(Conflict {
                 what: "extension",

@@ -13,7 +13,7 @@ use super::CliError;
 use super::sources::{SourceFlags, runtime};
 use crate::catalog::{MergeError, Source, SourceState, merge};
 use crate::exit;
-use crate::extensions::{Loader, ScriptFile, discover, discover_tests};
+use crate::extensions::{Loader, ScriptFile, discover, discover_helpers, discover_tests};
 
 /// Say everything the server would say about the files, and more
 #[derive(Args)]
@@ -46,6 +46,7 @@ pub fn cmd_check(args: CheckArgs) -> Result<u8, CliError> {
     };
     let files = discover(&settings.paths)?;
     let tests = discover_tests(&settings.paths)?;
+    let helpers = discover_helpers(&settings.paths)?;
     if files.is_empty() && tests.is_empty() {
         let paths: Vec<String> = settings.paths.iter().map(|path| path.display().to_string()).collect();
         return Err(CliError::load(format!("there are no .star files in {}", paths.join(", "))));
@@ -70,7 +71,8 @@ pub fn cmd_check(args: CheckArgs) -> Result<u8, CliError> {
         }
         analyse(&loader, file, Vocabulary::Server, &mut findings);
     }
-    for file in &tests {
+    // Helpers may be loaded by tests, so they may use the words of tests.
+    for file in tests.iter().chain(&helpers) {
         analyse(&loader, file, Vocabulary::Test, &mut findings);
     }
     runtime.shutdown_background();
@@ -79,7 +81,7 @@ pub fn cmd_check(args: CheckArgs) -> Result<u8, CliError> {
     }
     findings.retain(|finding| finding.severity != Severity::Advice);
     let findings = without_repeats(findings);
-    report(&args, &findings, files.len() + tests.len());
+    report(&args, &findings, files.len() + tests.len() + helpers.len());
     let fatal = |finding: &Finding| finding.severity == Severity::Error || args.strict;
     Ok(if findings.iter().any(fatal) { exit::FAILED } else { exit::OK })
 }
@@ -135,5 +137,8 @@ fn report(args: &CheckArgs, findings: &[Finding], files: usize) {
     }
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    eprintln!("{files} files checked: {errors} errors, {warnings} warnings");
+    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let (files, errors, warnings) =
+        (counted(files, "file"), counted(errors, "error"), counted(warnings, "warning"));
+    eprintln!("{files} checked: {errors}, {warnings}");
 }

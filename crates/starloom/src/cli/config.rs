@@ -16,7 +16,9 @@ pub struct ConfigArgs {
 
 pub fn cmd_config(args: ConfigArgs) -> Result<u8, CliError> {
     if !args.default {
-        return Err(CliError::usage("say what to show").with_hint(Some("run `starloom config --default`".to_owned())));
+        return Err(
+            CliError::usage("say what to show").with_hint(Some("run `starloom config --default`".to_owned()))
+        );
     }
     print!("{DEFAULT_CONFIG}");
     Ok(exit::OK)

@@ -45,7 +45,11 @@ pub fn cli_reference() -> String {
     let _ = write!(out, "\n```text\n{}```\n", trimmed(&command.render_long_help().to_string()));
     for sub in command.get_subcommands_mut().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
         let name = sub.get_name().to_owned();
-        let _ = write!(out, "\n## starloom {name}\n\n```text\n{}```\n", trimmed(&sub.render_long_help().to_string()));
+        let _ = write!(
+            out,
+            "\n## starloom {name}\n\n```text\n{}```\n",
+            trimmed(&sub.render_long_help().to_string())
+        );
     }
     out
 }

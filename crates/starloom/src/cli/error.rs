@@ -78,7 +78,9 @@ impl From<SettingsError> for CliError {
 impl From<FilterError> for CliError {
     fn from(error: FilterError) -> CliError {
         let hint = match &error {
-            FilterError::Unknown { nearest, .. } => nearest.as_ref().map(|known| format!("did you mean `{known}`?")),
+            FilterError::Unknown { nearest, .. } => {
+                nearest.as_ref().map(|known| format!("did you mean `{known}`?"))
+            }
             FilterError::Pattern { .. } => None,
         };
         CliError::load(error.to_string()).with_hint(hint)
@@ -99,9 +101,8 @@ impl From<Arc<StartError>> for CliError {
             StartError::Merge(MergeError::Conflict(_)) => CliError::load(message)
                 .with_hint(Some("rename one, or start with `--on-conflict prefix`".to_owned())),
             StartError::Merge(MergeError::Filter(error)) => match error {
-                FilterError::Unknown { nearest, .. } => {
-                    CliError::load(message).with_hint(nearest.as_ref().map(|known| format!("did you mean `{known}`?")))
-                }
+                FilterError::Unknown { nearest, .. } => CliError::load(message)
+                    .with_hint(nearest.as_ref().map(|known| format!("did you mean `{known}`?"))),
                 FilterError::Pattern { .. } => CliError::load(message),
             },
             StartError::UndeclaredEnv(name) => CliError::load(message).with_hint(Some(format!(

@@ -89,7 +89,13 @@ fn print_tools(catalog: &Catalog) {
 fn print_sources(catalog: &Catalog) {
     let width = catalog.sources.iter().map(|source| source.id.chars().count()).max().unwrap_or(0).min(32);
     for source in &catalog.sources {
-        print_source(&source.id, source.state.name(), source.tools.len(), &source.path.display().to_string(), width);
+        print_source(
+            &source.id,
+            source.state.name(),
+            source.tools.len(),
+            &source.path.display().to_string(),
+            width,
+        );
     }
     report_errors(catalog);
 }

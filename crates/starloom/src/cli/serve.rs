@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::sources::{SourceFlags, runtime};
 use super::CliError;
+use super::sources::{SourceFlags, runtime};
 use crate::app::App;
 use crate::config::Settings;
 use crate::{exit, front};
@@ -117,7 +117,11 @@ async fn introduce(app: Arc<App>) {
         }
     }
     let failed = catalog.sources.iter().filter(|source| source.state.error().is_some()).count();
-    eprintln!("\n{} tools{}", catalog.tools().len(), if failed > 0 { format!("; {failed} sources do not load") } else { String::new() });
+    eprintln!(
+        "\n{} tools{}",
+        catalog.tools().len(),
+        if failed > 0 { format!("; {failed} sources do not load") } else { String::new() }
+    );
 }
 
 /// Ctrl-C, or what a supervisor sends.

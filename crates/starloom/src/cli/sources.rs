@@ -76,7 +76,11 @@ impl SourceFlags {
         }
     }
 
-    pub fn settings(&self, paths: &[PathBuf], runtime: &tokio::runtime::Handle) -> Result<Settings, CliError> {
+    pub fn settings(
+        &self,
+        paths: &[PathBuf],
+        runtime: &tokio::runtime::Handle,
+    ) -> Result<Settings, CliError> {
         Ok(Settings::resolve(&self.config_flags(paths), runtime)?)
     }
 }

@@ -59,7 +59,9 @@ pub fn cmd_status(args: StatusArgs) -> Result<u8, CliError> {
 /// One request to our own server: not worth an HTTP client.
 fn ask(url: &str) -> Result<Json, CliError> {
     let unreachable = |problem: String| CliError::failed(format!("no server answers at {url}: {problem}"));
-    let rest = url.strip_prefix("http://").ok_or_else(|| CliError::usage(format!("`{url}` must start with http://")))?;
+    let rest = url
+        .strip_prefix("http://")
+        .ok_or_else(|| CliError::usage(format!("`{url}` must start with http://")))?;
     let authority = rest.split('/').next().unwrap_or(rest);
     let address = authority
         .to_socket_addrs()
@@ -67,7 +69,8 @@ fn ask(url: &str) -> Result<Json, CliError> {
         .next()
         .ok_or_else(|| unreachable("the name has no address".to_owned()))?;
     let timeout = Duration::from_secs(5);
-    let mut stream = TcpStream::connect_timeout(&address, timeout).map_err(|error| unreachable(error.to_string()))?;
+    let mut stream =
+        TcpStream::connect_timeout(&address, timeout).map_err(|error| unreachable(error.to_string()))?;
     stream.set_read_timeout(Some(timeout))?;
     write!(stream, "GET /status HTTP/1.0\r\nHost: {authority}\r\n\r\n")?;
     let mut answer = String::new();

@@ -57,7 +57,12 @@ impl Node {
             hint: None,
         })?;
         match documents.as_slice() {
-            [] => Ok(Node { file: file.to_owned(), line: 1, key: String::new(), value: NodeValue::Map(Vec::new()) }),
+            [] => Ok(Node {
+                file: file.to_owned(),
+                line: 1,
+                key: String::new(),
+                value: NodeValue::Map(Vec::new()),
+            }),
             [document] => from_marked(file, String::new(), document, 0),
             _ => Err(ConfigError {
                 file: file.to_owned(),
@@ -75,9 +80,14 @@ impl Node {
             Json::Bool(value) => NodeValue::Bool(*value),
             Json::Number(number) => NodeValue::Number(number.as_f64().unwrap_or(f64::NAN)),
             Json::String(text) => NodeValue::String(text.clone()),
-            Json::Array(items) => NodeValue::List(items.iter().map(|item| Node::from_json(file, key, item)).collect()),
+            Json::Array(items) => {
+                NodeValue::List(items.iter().map(|item| Node::from_json(file, key, item)).collect())
+            }
             Json::Object(object) => NodeValue::Map(
-                object.iter().map(|(name, item)| (name.clone(), Node::from_json(file, &below(name), item))).collect(),
+                object
+                    .iter()
+                    .map(|(name, item)| (name.clone(), Node::from_json(file, &below(name), item)))
+                    .collect(),
             ),
         };
         Node { file: file.to_owned(), line: 0, key: key.to_owned(), value }
@@ -167,7 +177,10 @@ fn from_marked(file: &str, key: String, marked: &MarkedYaml, depth: usize) -> Re
         YamlData::Value(Scalar::FloatingPoint(number)) => NodeValue::Number(number.0),
         YamlData::Value(Scalar::String(text)) => NodeValue::String(text.to_string()),
         YamlData::Sequence(items) => NodeValue::List(
-            items.iter().map(|item| from_marked(file, node.key.clone(), item, depth + 1)).collect::<Result<_, _>>()?,
+            items
+                .iter()
+                .map(|item| from_marked(file, node.key.clone(), item, depth + 1))
+                .collect::<Result<_, _>>()?,
         ),
         YamlData::Mapping(entries) => {
             let mut map = Vec::with_capacity(entries.len());
@@ -230,7 +243,8 @@ impl<'a> Fields<'a> {
     }
 
     pub fn finish(self) -> Result<(), ConfigError> {
-        let Some((name, node)) = self.entries.iter().find(|(name, _)| !self.known.contains(&name.as_str())) else {
+        let Some((name, node)) = self.entries.iter().find(|(name, _)| !self.known.contains(&name.as_str()))
+        else {
             return Ok(());
         };
         let mut error = ConfigError {

@@ -59,7 +59,10 @@ impl RawConfig {
                 .get("capabilities")
                 .map(|node| one_of(node, &["declared", "strict"]))
                 .transpose()?,
-            on_conflict: fields.get("onConflict").map(|node| one_of(node, &["error", "prefix"])).transpose()?,
+            on_conflict: fields
+                .get("onConflict")
+                .map(|node| one_of(node, &["error", "prefix"]))
+                .transpose()?,
             watch: fields.get("watch").map(Node::bool).transpose()?,
             debug_errors: fields.get("debugErrors").map(Node::bool).transpose()?,
             instructions: fields.get("instructions").map(Node::string).transpose()?,

@@ -8,9 +8,9 @@ use std::time::Duration;
 use starloom_effects::{CapabilityMode, Services, ServicesOptions};
 use starloom_engine::{Engine, Limits, ScriptError};
 
+use super::DEFAULT_CONFIG;
 use super::node::{ConfigError, Node};
 use super::raw::{RawConfig, RawHttp};
-use super::DEFAULT_CONFIG;
 use crate::catalog::{FilterError, OnConflict, ToolFilter};
 use crate::extensions::{DiskFiles, ScriptFile};
 use crate::host::LoadHost;
@@ -78,7 +78,9 @@ pub enum SettingsError {
     Address(String),
     #[error("`{0}` can be reached from other machines, and nothing there checks who is calling")]
     Exposed(SocketAddr),
-    #[error("there is nothing to serve: no path given, and no ./starloom.yaml, ./extensions or ./llm/mcp here")]
+    #[error(
+        "there is nothing to serve: no path given, and no ./starloom.yaml, ./extensions or ./llm/mcp here"
+    )]
     NothingToServe,
 }
 
@@ -89,7 +91,9 @@ impl SettingsError {
             SettingsError::Exposed(_) => {
                 Some("listen on 127.0.0.1, or name the host clients use in `http.allowedHosts`".to_owned())
             }
-            SettingsError::Address(_) => Some("write it as 127.0.0.1:3000, localhost:3000 or :3000".to_owned()),
+            SettingsError::Address(_) => {
+                Some("write it as 127.0.0.1:3000, localhost:3000 or :3000".to_owned())
+            }
             SettingsError::NothingToServe => Some("run `starloom serve PATH`".to_owned()),
             _ => None,
         }
@@ -99,10 +103,9 @@ impl SettingsError {
 impl Settings {
     pub fn resolve(flags: &ConfigFlags, runtime: &tokio::runtime::Handle) -> Result<Settings, SettingsError> {
         let flag_env = parse_env(&flags.env)?;
-        let config_path = flags
-            .config
-            .clone()
-            .or_else(|| Some(PathBuf::from("starloom.yaml")).filter(|path| flags.paths.is_empty() && path.is_file()));
+        let config_path = flags.config.clone().or_else(|| {
+            Some(PathBuf::from("starloom.yaml")).filter(|path| flags.paths.is_empty() && path.is_file())
+        });
         let defaults = RawConfig::from_node(&Node::from_yaml("defaults", DEFAULT_CONFIG)?)?;
         let raw = match &config_path {
             Some(path) => read_config(path, &flag_env, runtime)?,
@@ -110,14 +113,19 @@ impl Settings {
         };
 
         let paths = resolve_paths(flags, &raw, config_path.as_deref())?;
-        let tools = if flags.tools.is_empty() { raw.tools.clone().unwrap_or_default() } else { flags.tools.clone() };
-        let exclude =
-            if flags.exclude.is_empty() { raw.exclude.clone().unwrap_or_default() } else { flags.exclude.clone() };
+        let tools =
+            if flags.tools.is_empty() { raw.tools.clone().unwrap_or_default() } else { flags.tools.clone() };
+        let exclude = if flags.exclude.is_empty() {
+            raw.exclude.clone().unwrap_or_default()
+        } else {
+            flags.exclude.clone()
+        };
         let mut env: BTreeMap<String, String> = raw.env.clone().unwrap_or_default().into_iter().collect();
         env.extend(flag_env);
 
         let number = |written: Option<f64>, default: Option<f64>| written.or(default).unwrap_or_default();
-        let seconds = |written, default| Duration::try_from_secs_f64(number(written, default)).unwrap_or_default();
+        let seconds =
+            |written, default| Duration::try_from_secs_f64(number(written, default)).unwrap_or_default();
         let (file, base) = (&raw.limits, &defaults.limits);
         let limits = Limits {
             wall_clock: seconds(file.timeout, base.timeout),
@@ -125,12 +133,13 @@ impl Settings {
             frames: (number(file.frames, base.frames) as usize).max(1),
             ticks: Some(number(file.ticks, base.ticks) as u64).filter(|ticks| *ticks > 0),
         };
-        let load_limits = Limits { wall_clock: seconds(file.load_timeout, base.load_timeout), ..limits.clone() };
-        let on_conflict = flags.on_conflict.unwrap_or_else(|| match raw.on_conflict.as_deref() {
+        let load_limits =
+            Limits { wall_clock: seconds(file.load_timeout, base.load_timeout), ..limits.clone() };
+        let on_conflict = flags.on_conflict.unwrap_or(match raw.on_conflict.as_deref() {
             Some("prefix") => OnConflict::Prefix,
             _ => OnConflict::Error,
         });
-        let capabilities = flags.capabilities.unwrap_or_else(|| match raw.capabilities.as_deref() {
+        let capabilities = flags.capabilities.unwrap_or(match raw.capabilities.as_deref() {
             Some("strict") => CapabilityMode::Strict,
             _ => CapabilityMode::Declared,
         });
@@ -297,7 +306,9 @@ fn resolve_http(
 fn parse_address(text: &str) -> Result<SocketAddr, SettingsError> {
     let text = text.trim();
     let full = match text {
-        port if port.bytes().all(|byte| byte.is_ascii_digit()) && !port.is_empty() => format!("127.0.0.1:{port}"),
+        port if port.bytes().all(|byte| byte.is_ascii_digit()) && !port.is_empty() => {
+            format!("127.0.0.1:{port}")
+        }
         port if port.starts_with(':') => format!("127.0.0.1{port}"),
         host if host.starts_with("localhost") => host.replacen("localhost", "127.0.0.1", 1),
         other => other.to_owned(),

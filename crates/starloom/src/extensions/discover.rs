@@ -36,14 +36,21 @@ pub fn discover(specs: &[PathBuf]) -> Result<Vec<ScriptFile>, DiscoverError> {
     find(specs, &|path| !is_test_file(path) && !is_helper(path))
 }
 
+/// What lies in folders to be loaded by others.
+pub fn discover_helpers(specs: &[PathBuf]) -> Result<Vec<ScriptFile>, DiscoverError> {
+    let folders: Vec<PathBuf> = specs.iter().filter(|spec| spec.is_dir()).cloned().collect();
+    find(&folders, &|path| !is_test_file(path) && is_helper(path))
+}
+
 /// The same for test files.
 pub fn discover_tests(specs: &[PathBuf]) -> Result<Vec<ScriptFile>, DiscoverError> {
     find(specs, &is_test_file)
 }
 
-/// Helpers are loaded by others and never served.
+/// Helpers are loaded by others and never served: `_x.star`, and everything in a folder named `lib`.
 fn is_helper(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('_'))
+        || path.parent().is_some_and(|folders| folders.iter().any(|folder| folder == "lib"))
 }
 
 fn find(specs: &[PathBuf], wanted: &dyn Fn(&Path) -> bool) -> Result<Vec<ScriptFile>, DiscoverError> {
@@ -89,13 +96,20 @@ pub(super) fn pattern_base(spec: &Path) -> PathBuf {
     if base.as_os_str().is_empty() { PathBuf::from(".") } else { base }
 }
 
-fn match_pattern(spec: &Path, wanted: &dyn Fn(&Path) -> bool, found: &mut Vec<ScriptFile>) -> Result<(), DiscoverError> {
+fn match_pattern(
+    spec: &Path,
+    wanted: &dyn Fn(&Path) -> bool,
+    found: &mut Vec<ScriptFile>,
+) -> Result<(), DiscoverError> {
     let pattern = spec.to_string_lossy();
     let pattern = pattern.strip_prefix("./").unwrap_or(&pattern);
     let matcher = GlobBuilder::new(pattern)
         .literal_separator(true)
         .build()
-        .map_err(|error| DiscoverError::Pattern { pattern: pattern.to_owned(), problem: error.kind().to_string() })?
+        .map_err(|error| DiscoverError::Pattern {
+            pattern: pattern.to_owned(),
+            problem: error.kind().to_string(),
+        })?
         .compile_matcher();
     let base = pattern_base(spec);
     let mut below = Vec::new();
@@ -107,7 +121,8 @@ fn match_pattern(spec: &Path, wanted: &dyn Fn(&Path) -> bool, found: &mut Vec<Sc
     Ok(())
 }
 
-/// Recursive, without hidden folders and `lib`; a folder reached twice through links is walked once.
+/// Recursive, without hidden folders; a folder reached twice through links is walked once. What is wanted
+/// is decided by the path below the root: where the root lies is nobody's business.
 fn walk(
     root: &Path,
     folder: &Path,
@@ -131,10 +146,10 @@ fn walk(
             continue;
         }
         if path.is_dir() {
-            if name != "lib" {
-                walk(root, &path, wanted, visited, found);
-            }
-        } else if path.extension().is_some_and(|extension| extension == "star") && wanted(&path) {
+            walk(root, &path, wanted, visited, found);
+        } else if path.extension().is_some_and(|extension| extension == "star")
+            && wanted(path.strip_prefix(root).unwrap_or(&path))
+        {
             found.push(script(root, &path));
         }
     }

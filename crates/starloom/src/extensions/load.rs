@@ -101,8 +101,7 @@ impl Loader {
             .iter()
             .map(|tool| Arc::new(Tool::from_declaration(tool, &extension.name, &grants)))
             .collect();
-        let dependencies =
-            loaded.dependencies.iter().map(|path| absolute(&file.root.join(path))).collect();
+        let dependencies = loaded.dependencies.iter().map(|path| absolute(&file.root.join(path))).collect();
         Ok(LoadedFile {
             id: extension.name,
             version: extension.version,
@@ -161,7 +160,11 @@ impl Loader {
             }
         });
         // Whatever no thread got to, this one does.
-        results.into_iter().zip(files).map(|(slot, file)| slot.into_inner().unwrap_or_else(|| self.load(file))).collect()
+        results
+            .into_iter()
+            .zip(files)
+            .map(|(slot, file)| slot.into_inner().unwrap_or_else(|| self.load(file)))
+            .collect()
     }
 }
 

@@ -236,18 +236,18 @@ impl Reloader {
                 if entry.source.state.error() == Some(&error) {
                     return;
                 }
-                let had_version = matches!(entry.source.state, SourceState::Loaded | SourceState::Stale { .. });
-                entry.source.state = if had_version {
-                    SourceState::Stale { error }
-                } else {
-                    SourceState::Failed { error }
-                };
+                let had_version =
+                    matches!(entry.source.state, SourceState::Loaded | SourceState::Stale { .. });
+                entry.source.state =
+                    if had_version { SourceState::Stale { error } } else { SourceState::Failed { error } };
                 log_entry(entry);
             }
             None => {
                 let source = failed_source(file, error);
                 let index = state.insertion_point(file);
-                state.entries.insert(index, Entry { file: file.clone(), source, dependencies: BTreeSet::new() });
+                state
+                    .entries
+                    .insert(index, Entry { file: file.clone(), source, dependencies: BTreeSet::new() });
                 log_entry(&state.entries[index]);
             }
         }
@@ -344,7 +344,10 @@ fn log_entry(entry: &Entry) {
     match &entry.source.state {
         SourceState::Loaded => tracing::info!(source = id, tools, "loaded {}", entry.file.path.display()),
         SourceState::Stale { error } => {
-            tracing::error!("`{id}` does not load; the last good version stays in service\n{}", error.trim_end());
+            tracing::error!(
+                "`{id}` does not load; the last good version stays in service\n{}",
+                error.trim_end()
+            );
         }
         SourceState::Failed { error } => tracing::error!("`{id}` does not load\n{}", error.trim_end()),
         SourceState::Removed => tracing::info!(source = id, "removed"),
@@ -484,5 +487,7 @@ impl FileWatcher {
 }
 
 fn parent(path: &Path) -> PathBuf {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_owned)
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .map_or_else(|| PathBuf::from("."), Path::to_owned)
 }

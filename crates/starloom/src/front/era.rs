@@ -35,7 +35,9 @@ pub fn of_request(params: &Params) -> Result<Era, RpcError> {
     }
     match params.meta().and_then(|meta| meta.get(META_CAPABILITIES)) {
         Some(Json::Object(_)) => Ok(Era::Modern),
-        Some(_) => Err(RpcError::new(INVALID_PARAMS, format!("_meta[\"{META_CAPABILITIES}\"] must be an object"))),
+        Some(_) => {
+            Err(RpcError::new(INVALID_PARAMS, format!("_meta[\"{META_CAPABILITIES}\"] must be an object")))
+        }
         None => Err(RpcError::new(INVALID_PARAMS, format!("_meta[\"{META_CAPABILITIES}\"] is missing"))),
     }
 }

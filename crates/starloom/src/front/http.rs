@@ -19,9 +19,11 @@ use axum::routing::get;
 use futures_util::stream::Stream;
 use serde_json::{Value as Json, json};
 
-use super::era::{self, Era, HEADER_MISMATCH, UNSUPPORTED_VERSION};
+use super::era::{self, HEADER_MISMATCH, UNSUPPORTED_VERSION};
 use super::peer::{Admission, Peer};
-use super::rpc::{self, INVALID_REQUEST, Id, Incoming, METHOD_NOT_FOUND, Malformed, Message, RpcError, response};
+use super::rpc::{
+    self, INVALID_REQUEST, Id, Incoming, METHOD_NOT_FOUND, Malformed, Message, RpcError, response,
+};
 use super::stdio::answer_batch;
 use crate::app::App;
 use sessions::{Session, Sessions};
@@ -67,7 +69,9 @@ async fn post(State(front): State<Arc<Front>>, headers: HeaderMap, body: Bytes) 
         return refusal;
     }
     match rpc::decode(&body) {
-        Incoming::Nothing => refuse(StatusCode::BAD_REQUEST, rpc::PARSE_ERROR, "Parse error: the body is empty"),
+        Incoming::Nothing => {
+            refuse(StatusCode::BAD_REQUEST, rpc::PARSE_ERROR, "Parse error: the body is empty")
+        }
         Incoming::One(Err(Malformed { id, error })) => {
             json_response(StatusCode::BAD_REQUEST, response(id.as_ref(), &Err(error)))
         }
@@ -101,7 +105,7 @@ impl Front {
         let is_modern = match &message {
             Message::Request { params, .. } | Message::Notification { params, .. } => {
                 params.meta().is_some_and(|meta| meta.contains_key(era::META_VERSION))
-                    || header_text(headers, VERSION_HEADER).is_some_and(|v| era::is_modern(v))
+                    || header_text(headers, VERSION_HEADER).is_some_and(era::is_modern)
             }
             Message::Response => false,
         };
@@ -153,7 +157,11 @@ impl Front {
             return Err(refuse(StatusCode::BAD_REQUEST, INVALID_REQUEST, message));
         };
         let Some(session) = self.sessions.get(key) else {
-            return Err(refuse(StatusCode::NOT_FOUND, INVALID_REQUEST, "this session does not exist or has ended"));
+            return Err(refuse(
+                StatusCode::NOT_FOUND,
+                INVALID_REQUEST,
+                "this session does not exist or has ended",
+            ));
         };
         if let Some(version) = header_text(headers, VERSION_HEADER)
             && !era::LEGACY_VERSIONS.contains(&version)
@@ -187,21 +195,19 @@ impl Front {
         }
         let id = id.clone();
         let peer = Peer::new(self.app.clone());
-        let (era, outcome) = match peer.admit(message) {
+        let outcome = match peer.admit(message) {
             Admission::Nothing => return StatusCode::ACCEPTED.into_response(),
-            Admission::Answered(_, outcome) => (Era::Modern, outcome),
+            Admission::Answered(_, outcome) => outcome,
             Admission::Run(request) => {
-                let era = request.era;
                 let end_with_client = CancelOnDrop { peer: &peer, id: &id };
                 let outcome = peer.run(request).await;
                 drop(end_with_client);
                 match outcome {
-                    Some((_, outcome)) => (era, outcome),
+                    Some((_, outcome)) => outcome,
                     None => return StatusCode::ACCEPTED.into_response(),
                 }
             }
         };
-        let _ = era;
         json_response(modern_status(&outcome), response(Some(&id), &outcome))
     }
 }
@@ -221,7 +227,9 @@ impl Drop for CancelOnDrop<'_> {
 fn modern_status(outcome: &Result<Json, RpcError>) -> StatusCode {
     match outcome {
         Err(error) if error.code == METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
-        Err(error) if [HEADER_MISMATCH, -32021, UNSUPPORTED_VERSION, rpc::INVALID_PARAMS].contains(&error.code) => {
+        Err(error)
+            if [HEADER_MISMATCH, -32021, UNSUPPORTED_VERSION, rpc::INVALID_PARAMS].contains(&error.code) =>
+        {
             StatusCode::BAD_REQUEST
         }
         _ => StatusCode::OK,
@@ -285,26 +293,29 @@ fn changes(app: Arc<App>, session: Arc<Session>) -> impl Stream<Item = Result<Ev
     use tokio::sync::broadcast::error::RecvError;
     let receiver = app.changes.subscribe();
     let shutdown = app.shutdown.clone();
-    futures_util::stream::unfold((receiver, session, shutdown), |(mut receiver, session, shutdown)| async move {
-        loop {
-            let change = tokio::select! {
-                change = receiver.recv() => change,
-                () = shutdown.cancelled() => return None,
-                () = session.ended.cancelled() => return None,
-            };
-            match change {
-                Ok(_) | Err(RecvError::Lagged(_)) => {
-                    session.touch();
-                    if session.peer.is_ready() {
-                        let line = rpc::notification("notifications/tools/list_changed");
-                        let event = Event::default().data(String::from_utf8_lossy(&line));
-                        return Some((Ok(event), (receiver, session, shutdown)));
+    futures_util::stream::unfold(
+        (receiver, session, shutdown),
+        |(mut receiver, session, shutdown)| async move {
+            loop {
+                let change = tokio::select! {
+                    change = receiver.recv() => change,
+                    () = shutdown.cancelled() => return None,
+                    () = session.ended.cancelled() => return None,
+                };
+                match change {
+                    Ok(_) | Err(RecvError::Lagged(_)) => {
+                        session.touch();
+                        if session.peer.is_ready() {
+                            let line = rpc::notification("notifications/tools/list_changed");
+                            let event = Event::default().data(String::from_utf8_lossy(&line));
+                            return Some((Ok(event), (receiver, session, shutdown)));
+                        }
                     }
+                    Err(RecvError::Closed) => return None,
                 }
-                Err(RecvError::Closed) => return None,
             }
-        }
-    })
+        },
+    )
 }
 
 async fn end_session(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response {
@@ -325,5 +336,6 @@ async fn status(State(front): State<Arc<Front>>) -> Response {
         "sessions": front.sessions.count(),
         "sources": crate::cli::source_list(&catalog),
     });
-    (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], Body::from(body.to_string())).into_response()
+    (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], Body::from(body.to_string()))
+        .into_response()
 }

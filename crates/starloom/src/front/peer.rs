@@ -44,7 +44,7 @@ pub enum Admission {
 
 pub struct Admitted {
     pub id: Id,
-    pub era: Era,
+    era: Era,
     method: String,
     params: JsonObject,
     cancel: Cancel,

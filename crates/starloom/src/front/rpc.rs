@@ -55,8 +55,15 @@ impl Id {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
-    Request { id: Id, method: String, params: Params },
-    Notification { method: String, params: Params },
+    Request {
+        id: Id,
+        method: String,
+        params: Params,
+    },
+    Notification {
+        method: String,
+        params: Params,
+    },
     /// An answer to something we asked. We ask nothing yet.
     Response,
 }
@@ -126,7 +133,9 @@ fn message(json: Json) -> Result<Message, Malformed> {
     let method = match object.shift_remove("method") {
         Some(Json::String(method)) => method,
         Some(_) => return invalid(id.flatten(), "`method` must be a string"),
-        None if object.contains_key("result") || object.contains_key("error") => return Ok(Message::Response),
+        None if object.contains_key("result") || object.contains_key("error") => {
+            return Ok(Message::Response);
+        }
         None => return invalid(id.flatten(), "`method` is missing"),
     };
     let params = Params(object.shift_remove("params"));
@@ -163,7 +172,9 @@ pub fn response(id: Option<&Id>, outcome: &Result<Json, RpcError>) -> Vec<u8> {
         }
     };
     // JSON values always serialise; an empty line would be no answer at all.
-    bytes.unwrap_or_else(|_| br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"Internal error"}}"#.to_vec())
+    bytes.unwrap_or_else(|_| {
+        br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"Internal error"}}"#.to_vec()
+    })
 }
 
 pub fn notification(method: &str) -> Vec<u8> {

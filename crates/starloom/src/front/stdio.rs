@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use super::peer::{Admission, Peer};
-use super::rpc::{self, INVALID_REQUEST, Id, Incoming, Malformed, Message, RpcError, response};
+use super::rpc::{self, INVALID_REQUEST, Incoming, Malformed, Message, RpcError, response};
 use crate::app::{App, Change};
 
 /// A line longer than this is answered with an error and skipped, not kept in memory.
@@ -38,7 +38,8 @@ pub async fn serve(app: Arc<App>) -> std::io::Result<()> {
         match line {
             Ok(Line::Text(bytes)) => take_line(&peer, &writer, &tasks, &bytes),
             Ok(Line::TooLong) => {
-                let error = RpcError::new(INVALID_REQUEST, format!("a line longer than {} MB", MAX_LINE >> 20));
+                let error =
+                    RpcError::new(INVALID_REQUEST, format!("a line longer than {} MB", MAX_LINE >> 20));
                 writer.send(response(None, &Err(error)));
             }
             Ok(Line::End) => break Ok(()),
@@ -117,7 +118,6 @@ pub(super) async fn answer_batch(peer: &Peer, messages: Vec<Result<Message, Malf
         }
     }
     for (id, outcome) in futures_util::future::join_all(running).await.into_iter().flatten() {
-        let id: Id = id;
         answers.push(response(Some(&id), &outcome));
     }
     if answers.is_empty() {
@@ -290,13 +290,12 @@ impl LineWriter {
         let written = match &self.output {
             _ if !pending.is_empty() => 0,
             Output::Polled(output) => write_some(output.get_ref(), &line),
-            Output::Blocking(output) => match { let mut output: &File = output; output.write_all(&line) } {
-                Ok(()) => line.len(),
-                Err(error) => {
+            Output::Blocking(output) => {
+                if let Err(error) = (&mut &*output).write_all(&line) {
                     tracing::warn!("cannot write to the client: {error}");
-                    line.len()
                 }
-            },
+                line.len()
+            }
         };
         if written < line.len() {
             pending.extend(&line[written..]);

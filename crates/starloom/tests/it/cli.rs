@@ -44,7 +44,10 @@ fn call_prints_results_for_people_and_programs() {
     for (args, stderr) in [
         (&["call", "add", "a"][..], "error: `a` must be KEY=VALUE\n"),
         (&["call", "add", "--args", "[1]"], "error: `--args` must be a JSON object\n"),
-        (&["call", "add", "--args", "@none"], "error: cannot read `none`: No such file or directory (os error 2)\n"),
+        (
+            &["call", "add", "--args", "@none"],
+            "error: cannot read `none`: No such file or directory (os error 2)\n",
+        ),
     ] {
         let ran = folder.run(args);
         assert_eq!((ran.code, ran.stderr.as_str()), (2, stderr));
@@ -59,10 +62,7 @@ fn log_lines(folder: &Folder) -> String {
 
 #[test]
 fn list_and_status_show_every_source_with_its_state() {
-    let folder = Folder::new(&[
-        ("extensions/calc.star", CALC),
-        ("extensions/bad.star", "def f(:\n"),
-    ]);
+    let folder = Folder::new(&[("extensions/calc.star", CALC), ("extensions/bad.star", "def f(:\n")]);
     expect![[r#"
         exit 0
         --- stdout
@@ -175,7 +175,8 @@ fn check_says_what_the_server_would_say_and_more() {
     expected.assert_eq(&ran.all());
     // The same facts for programs.
     let ran = folder.run(&["check", "--json"]);
-    let first: serde_json::Value = serde_json::from_str(ran.stdout.lines().next().expect("a line")).expect("JSON");
+    let first: serde_json::Value =
+        serde_json::from_str(ran.stdout.lines().next().expect("a line")).expect("JSON");
     assert_eq!((&first["file"], &first["line"]), (&json!("extensions/a.star"), &json!(7)));
     // Warnings are errors when strict.
     assert_eq!(folder.run(&["check", "extensions/b.star"]).code, 0);
@@ -206,12 +207,20 @@ fn tools_are_chosen_by_name() {
     assert_eq!(server.tool_names(), ["add"]);
     let ran = folder.run(&["serve", "--tools", "ad"]);
     assert_eq!(ran.code, 3);
-    assert!(ran.stderr.ends_with("error: no tool matches `ad`\nhint: did you mean `add`?\n"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.ends_with("error: no tool matches `ad`\nhint: did you mean `add`?\n"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
 fn paths_may_be_files_folders_and_patterns() {
-    let folder = Folder::new(&[("x/calc.star", CALC), ("y/z/echo.star", ECHO), ("y/other.star", "def o():\n    \"\"\"O.\"\"\"\n    return 1\n")]);
+    let folder = Folder::new(&[
+        ("x/calc.star", CALC),
+        ("y/z/echo.star", ECHO),
+        ("y/other.star", "def o():\n    \"\"\"O.\"\"\"\n    return 1\n"),
+    ]);
     for (args, expected) in [
         (&["x/calc.star", "y"][..], &["add", "broken", "o", "echo", "wait", "spin", "late"][..]),
         (&["y/**/e*.star"], &["echo", "wait", "spin", "late"]),
@@ -236,7 +245,8 @@ fn paths_may_be_files_folders_and_patterns() {
 #[test]
 fn old_spellings_still_work() {
     let folder = Folder::new(&[("tools/calc.star", CALC)]);
-    let mut child = folder.command(&["-e", "tools"]).stdin(std::process::Stdio::null()).spawn().expect("start");
+    let mut child =
+        folder.command(&["-e", "tools"]).stdin(std::process::Stdio::null()).spawn().expect("start");
     assert!(child.wait().expect("wait").success());
     assert_eq!(folder.run(&["-v"]).stdout, format!("starloom {}\n", env!("CARGO_PKG_VERSION")));
     assert_eq!(folder.run(&["frobnicate"]).code, 2);

@@ -101,6 +101,10 @@ fn grants_never_leak_to_another_extension() {
     let mut server = Server::ready(&folder, &["ext"]);
     for _ in 0..3 {
         assert_eq!(server.call_text("allowed", json!({})), "hi\n");
-        assert!(server.call_text("denied", json!({})).starts_with("Command 'echo' cannot be executed: no exec whitelist"));
+        assert!(
+            server
+                .call_text("denied", json!({}))
+                .starts_with("Command 'echo' cannot be executed: no exec whitelist")
+        );
     }
 }

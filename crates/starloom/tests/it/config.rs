@@ -64,7 +64,10 @@ fn every_spelling_of_a_config_says_the_same() {
     for (file, text) in [
         ("c.yaml", "paths: [ext]\ntools: [show]\nenv:\n  GREETING: ${STARLOOM_TEST_NONE:-hello}\n"),
         ("c.json", "{\"paths\": [\"ext\"], \"tools\": \"show\", \"env\": {\"GREETING\": \"hello\"}}"),
-        ("c.star", "config = {\"paths\": [\"ext\"], \"tools\": [\"show\"], \"env\": {\"GREETING\": \"hel\" + env.get(\"REST\")}}\n"),
+        (
+            "c.star",
+            "config = {\"paths\": [\"ext\"], \"tools\": [\"show\"], \"env\": {\"GREETING\": \"hel\" + env.get(\"REST\")}}\n",
+        ),
     ] {
         let folder = Folder::new(&[("ext/env.star", ENV), (file, text)]);
         let mut server = Server::ready(&folder, &["--config", file, "--env", "REST=lo,LIST=a,b"]);
@@ -79,7 +82,10 @@ fn every_spelling_of_a_config_says_the_same() {
 fn flags_beat_the_file_and_reach_scripts_only() {
     let folder = Folder::new(&[
         ("ext/env.star", ENV),
-        ("ext/child.star", "allowed_exec = [\"printenv\"]\ndef child(name: str):\n    \"\"\"C.\"\"\"\n    return exec.run(\"printenv\", [name])[\"exit_code\"]\n"),
+        (
+            "ext/child.star",
+            "allowed_exec = [\"printenv\"]\ndef child(name: str):\n    \"\"\"C.\"\"\"\n    return exec.run(\"printenv\", [name])[\"exit_code\"]\n",
+        ),
         ("starloom.yaml", "paths: [ext]\ntools: [other]\nenv: {WHO: file}\n"),
     ]);
     let mut server = Server::ready(&folder, &["--tools", "show,child", "--env", "WHO=flag"]);
@@ -95,8 +101,10 @@ fn strict_capabilities_deny_what_nobody_declared() {
     let declared = format!("allowed_env = [\"DECLARED\", \"GROUP_*\"]\n{ENV}");
     let folder = Folder::new(&[("ext/env.star", &declared)]);
     let strict = ["ext", "--capabilities", "strict"];
-    let mut server =
-        Server::ready(&folder, &[&strict[..], &["--env", "DECLARED=1", "--env", "GROUP_X=2", "--env", "STARLOOM_Y=3"]].concat());
+    let mut server = Server::ready(
+        &folder,
+        &[&strict[..], &["--env", "DECLARED=1", "--env", "GROUP_X=2", "--env", "STARLOOM_Y=3"]].concat(),
+    );
     assert_eq!(server.call_text("show", json!({"name": "DECLARED"})), "1");
     assert_eq!(server.call_text("show", json!({"name": "GROUP_X"})), "2");
     assert!(server.call_text("show", json!({"name": "HOME"})).contains("allowed_env"));
@@ -112,14 +120,26 @@ fn strict_capabilities_deny_what_nobody_declared() {
 #[test]
 fn limits_come_from_the_file() {
     let folder = Folder::new(&[
-        ("ext/spin.star", "def spin():\n    \"\"\"S.\"\"\"\n    for _ in range(2000000000):\n        pass\n\ndef fill():\n    \"\"\"F.\"\"\"\n    l = []\n    for i in range(100000000):\n        l.append(str(i))\n\ndef recurse():\n    \"\"\"R.\"\"\"\n    return _r(0)\n\ndef _r(n):\n    return _r(n + 1)\n"),
+        (
+            "ext/spin.star",
+            "def spin():\n    \"\"\"S.\"\"\"\n    for _ in range(2000000000):\n        pass\n\ndef fill():\n    \"\"\"F.\"\"\"\n    l = []\n    for i in range(100000000):\n        l.append(str(i))\n\ndef recurse():\n    \"\"\"R.\"\"\"\n    return _r(0)\n\ndef _r(n):\n    return _r(n + 1)\n",
+        ),
         ("starloom.yaml", "paths: [ext]\nlimits: {ticks: 100000, heapMB: 4, frames: 50}\n"),
     ]);
     let mut server = Server::ready(&folder, &[]);
     for (tool, expected) in [
-        ("spin", "`spin` was stopped: ran for more than 100000 steps (hint: raise `limits.ticks` in the config)"),
-        ("fill", "`fill` was stopped: needed more than 4 MB of memory (hint: raise `limits.heapMB` in the config, or work on less at a time)"),
-        ("recurse", "`recurse` was stopped: nested function calls deeper than 50 (hint: raise `limits.frames` in the config, or use a loop)"),
+        (
+            "spin",
+            "`spin` was stopped: ran for more than 100000 steps (hint: raise `limits.ticks` in the config)",
+        ),
+        (
+            "fill",
+            "`fill` was stopped: needed more than 4 MB of memory (hint: raise `limits.heapMB` in the config, or work on less at a time)",
+        ),
+        (
+            "recurse",
+            "`recurse` was stopped: nested function calls deeper than 50 (hint: raise `limits.frames` in the config, or use a loop)",
+        ),
     ] {
         assert_eq!(server.call_text(tool, json!({})), expected);
     }

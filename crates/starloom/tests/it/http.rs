@@ -36,7 +36,8 @@ impl Answer {
 fn open(address: &str, method: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("connect");
     stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
-    let mut request = format!("{method} /mcp HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+    let mut request =
+        format!("{method} /mcp HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         request.push_str(&format!("Host: {address}\r\n"));
     }
@@ -93,7 +94,8 @@ fn sessions_live_and_end() {
     assert_eq!(post(&address, &odd_version, &call).status, 400);
 
     // The stream tells of changes.
-    let mut stream = open(&address, "GET", &[&with_session[..], &[("Accept", "text/event-stream")]].concat(), "");
+    let mut stream =
+        open(&address, "GET", &[&with_session[..], &[("Accept", "text/event-stream")]].concat(), "");
     let mut seen = [0_u8; 4096];
     let mut text = String::new();
     while !text.contains("\r\n\r\n") {
@@ -125,9 +127,12 @@ fn bad_requests_are_told_what_is_wrong() {
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
     let code = |answer: &Answer| answer.json()["error"]["code"].as_i64();
 
-    for (body, status, expected) in
-        [("{", 400, -32700), ("", 400, -32700), ("5", 400, -32600), (r#"{"jsonrpc":"2.0","id":1}"#, 400, -32600)]
-    {
+    for (body, status, expected) in [
+        ("{", 400, -32700),
+        ("", 400, -32700),
+        ("5", 400, -32600),
+        (r#"{"jsonrpc":"2.0","id":1}"#, 400, -32600),
+    ] {
         let answer = send(&address, "POST", &[&JSON[..], &[with_session]].concat(), body);
         assert_eq!((answer.status, code(&answer)), (status, Some(expected)), "{body:?}");
     }
@@ -142,7 +147,8 @@ fn bad_requests_are_told_what_is_wrong() {
     let large = format!("{{\"x\":\"{}\"}}", "x".repeat(17 << 20));
     assert_eq!(send(&address, "POST", &[&JSON[..], &[with_session]].concat(), &large).status, 413);
     // This session's revision has batches.
-    let batch = json!([{"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"jsonrpc": "2.0", "id": 2, "method": "nope"}]);
+    let batch =
+        json!([{"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"jsonrpc": "2.0", "id": 2, "method": "nope"}]);
     let answer = post(&address, &[with_session], &batch).json();
     assert_eq!((&answer[0]["result"], &answer[1]["error"]["code"]), (&json!({}), &json!(-32601)));
     // Still there.
@@ -169,7 +175,11 @@ fn modern_requests_stand_for_themselves() {
         (vec![("Mcp-Method", "tools/call"), ("Mcp-Name", "echo")], &call, 400, -32020),
     ] {
         let answer = post(&address, &extra, message);
-        assert_eq!((answer.status, answer.json()["error"]["code"].as_i64()), (status, Some(code)), "{extra:?}");
+        assert_eq!(
+            (answer.status, answer.json()["error"]["code"].as_i64()),
+            (status, Some(code)),
+            "{extra:?}"
+        );
     }
     let unknown = request("nope", json!({"_meta": meta}));
     let answer = post(&address, &headers("nope", ""), &unknown);

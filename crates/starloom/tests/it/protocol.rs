@@ -24,7 +24,11 @@ fn every_line_gets_its_answer_and_the_server_lives_on() {
     check(&mut server, r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "1 ");
     check(&mut server, r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#, "2 -32600");
     check(&mut server, r#"{"jsonrpc":"2.0","id":3,"method":"initialize"}"#, "3 -32602");
-    check(&mut server, r#"{"jsonrpc":"2.0","id":4,"method":"initialize","params":{"protocolVersion":7}}"#, "4 -32602");
+    check(
+        &mut server,
+        r#"{"jsonrpc":"2.0","id":4,"method":"initialize","params":{"protocolVersion":7}}"#,
+        "4 -32602",
+    );
     check(&mut server, "{", "null -32700");
     let initialize = r#"{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
     check(&mut server, initialize, "\"i\" protocolVersion,capabilities,serverInfo");
@@ -42,7 +46,10 @@ fn every_line_gets_its_answer_and_the_server_lives_on() {
         (deep.as_str(), "null -32700"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"nope"}"#, "1 -32601"),
         (r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#, "0 "),
-        (r#"{"jsonrpc":"2.0","id":123456789012345678901234567890,"method":"ping"}"#, "123456789012345678901234567890 "),
+        (
+            r#"{"jsonrpc":"2.0","id":123456789012345678901234567890,"method":"ping"}"#,
+            "123456789012345678901234567890 ",
+        ),
         (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, "null -32600"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":null}"#, "1 tools,_meta"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":[]}"#, "1 -32602"),
@@ -50,10 +57,16 @@ fn every_line_gets_its_answer_and_the_server_lives_on() {
         (r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":5}}"#, "1 -32602"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#, "1 -32602"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}"#, "1 -32602"),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":[]}}"#, "1 -32602"),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":[]}}"#,
+            "1 -32602",
+        ),
         (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nope"}}"#, "1 -32602"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}"#, "1 content,isError"),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}"#, "1 content"),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}"#,
+            "1 content",
+        ),
     ] {
         check(&mut server, line, expected);
     }
@@ -90,9 +103,7 @@ fn versions_are_negotiated() {
 fn modern_requests_need_no_initialize() {
     let folder = Folder::new(&[("echo.star", ECHO)]);
     let mut server = Server::start(&folder, &["."]);
-    let meta = |version: &str| {
-        json!({"io.modelcontextprotocol/protocolVersion": version, "io.modelcontextprotocol/clientCapabilities": {}})
-    };
+    let meta = |version: &str| json!({"io.modelcontextprotocol/protocolVersion": version, "io.modelcontextprotocol/clientCapabilities": {}});
     let discovered = server.request("server/discover", json!({"_meta": meta("2026-07-28")}));
     assert_eq!(discovered["result"]["supportedVersions"][0], "2026-07-28");
     let listed = server.request("tools/list", json!({"_meta": meta("2026-07-28")}));
@@ -107,8 +118,8 @@ fn modern_requests_need_no_initialize() {
     let refused = server.request("tools/list", json!({"_meta": meta("2099-01-01")}));
     assert_eq!(refused["error"]["code"], -32022);
     assert_eq!(refused["error"]["data"]["supported"], json!(["2026-07-28"]));
-    let incomplete =
-        server.request("tools/list", json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}));
+    let incomplete = server
+        .request("tools/list", json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}));
     assert_eq!(incomplete["error"]["code"], -32602);
 }
 
@@ -141,9 +152,15 @@ fn calls_run_side_by_side_and_cancelling_one_stops_it_silently() {
         assert_eq!(server.call_text("echo", json!({"message": "meanwhile"})), "meanwhile");
         // `"1"` is not `1`.
         server.send_line(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": slow.to_string()}}).to_string());
-        server.send_line(&json!({"jsonrpc": "2.0", "id": slow, "method": "tools/call", "params": {"name": "echo"}}).to_string());
+        server.send_line(
+            &json!({"jsonrpc": "2.0", "id": slow, "method": "tools/call", "params": {"name": "echo"}})
+                .to_string(),
+        );
         assert_eq!(server.next()["error"]["code"], -32600, "the id is still in use");
-        server.send_line(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": slow}}).to_string());
+        server.send_line(
+            &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": slow}})
+                .to_string(),
+        );
         assert_eq!(server.request("ping", json!({}))["result"], json!({}));
     }
     assert!(server.is_silent());
@@ -165,8 +182,10 @@ fn a_limit_names_itself_and_how_to_raise_it() {
 
 #[test]
 fn lists_come_in_pages_whose_cursors_survive_a_reload() {
-    let many: String = (0..25).map(|n| format!("def tool_{n:02}():\n    \"\"\"Tool.\"\"\"\n    return {n}\n\n")).collect();
-    let folder = Folder::new(&[("many.star", &many), ("starloom.yaml", "pageSize: 10\npaths: [many.star]\n")]);
+    let many: String =
+        (0..25).map(|n| format!("def tool_{n:02}():\n    \"\"\"Tool.\"\"\"\n    return {n}\n\n")).collect();
+    let folder =
+        Folder::new(&[("many.star", &many), ("starloom.yaml", "pageSize: 10\npaths: [many.star]\n")]);
     let mut server = Server::ready(&folder, &[]);
     let first = server.request("tools/list", json!({}));
     assert_eq!(first["result"]["tools"].as_array().expect("tools").len(), 10);
@@ -187,7 +206,8 @@ fn lists_come_in_pages_whose_cursors_survive_a_reload() {
 
 #[test]
 fn signals_end_the_server_and_what_runs() {
-    let folder = Folder::new(&[("echo.star", ECHO), ("starloom.yaml", "limits: {grace: 0.2}\npaths: [echo.star]\n")]);
+    let folder =
+        Folder::new(&[("echo.star", ECHO), ("starloom.yaml", "limits: {grace: 0.2}\npaths: [echo.star]\n")]);
     let mut server = Server::ready(&folder, &[]);
     server.send_request("tools/call", json!({"name": "wait"}));
     server.send_request("tools/call", json!({"name": "spin"}));
@@ -227,13 +247,25 @@ def describe_extension():
     let mut server = Server::ready(&folder, &["."]);
     for (tool, arguments, expected) in [
         ("form", json!({"city": "Oslo"}), r#"{"city":"Oslo","limit":10,"deep":true}"#),
-        ("form", json!({"city": "Oslo", "limit": "5", "deep": "False", "ratio": "1.5"}), r#"{"city":"Oslo","limit":5,"deep":false,"ratio":1.5}"#),
-        ("form", json!({"city": "Oslo", "limit": null, "unit": null}), r#"{"city":"Oslo","limit":10,"deep":true}"#),
-        ("form", json!({"city": "Oslo", "tags": "[\"a\"]"}), r#"{"city":"Oslo","tags":["a"],"limit":10,"deep":true}"#),
+        (
+            "form",
+            json!({"city": "Oslo", "limit": "5", "deep": "False", "ratio": "1.5"}),
+            r#"{"city":"Oslo","limit":5,"deep":false,"ratio":1.5}"#,
+        ),
+        (
+            "form",
+            json!({"city": "Oslo", "limit": null, "unit": null}),
+            r#"{"city":"Oslo","limit":10,"deep":true}"#,
+        ),
+        (
+            "form",
+            json!({"city": "Oslo", "tags": "[\"a\"]"}),
+            r#"{"city":"Oslo","tags":["a"],"limit":10,"deep":true}"#,
+        ),
         (
             "form",
             json!({"cty": "Oslo", "limit": 99, "unit": "k", "tags": ["a", 5]}),
-            "Invalid arguments for `form`:\n- $.cty: unknown argument, did you mean `city`?\n- $: \"city\" is a required property\n- $.limit: 99 is greater than the maximum of 50\n- $.unit: \"k\" is not one of \"c\" or \"f\"\n- $.tags[1]: 5 is not of type \"string\"",
+            "Invalid arguments for `form`:\n- $.cty: unknown argument, did you mean `city`?\n- $: \"city\" is a required property\n- $.limit: 99 is greater than the maximum of 50\n- $.unit: \"k\" is not one of \"c\", \"f\"\n- $.tags[1]: 5 is not of type \"string\"",
         ),
         ("loose", json!({"a": 1, "b": 2}), r#"{"a":1,"b":2}"#),
         ("raw", json!({"p": {"x": 1.5}}), r#"{"p":{"x":1.5}}"#),
@@ -285,19 +317,49 @@ def describe_extension():
         ("none", r#"{"content":[{"type":"text","text":""}]}"#),
         ("number", r#"{"content":[{"type":"text","text":"9999999999"}]}"#),
         ("list", r#"{"content":[{"type":"text","text":"[1,2]"}]}"#),
-        ("dict", r#"{"content":[{"type":"text","text":"{\"b\":1,\"a\":1.5}"}],"structuredContent":{"b":1,"a":1.5}}"#),
-        ("full", r#"{"content":[{"type":"text","text":"x"},{"type":"image","data":"aGk=","mimeType":"image/png"}],"isError":false,"structuredContent":{"k":1}}"#),
+        (
+            "dict",
+            r#"{"content":[{"type":"text","text":"{\"b\":1,\"a\":1.5}"}],"structuredContent":{"b":1,"a":1.5}}"#,
+        ),
+        (
+            "full",
+            r#"{"content":[{"type":"text","text":"x"},{"type":"image","data":"aGk=","mimeType":"image/png"}],"isError":false,"structuredContent":{"k":1}}"#,
+        ),
         ("structured_list", r#"{"content":[{"type":"text","text":"x"}],"structuredContent":{"result":[1]}}"#),
-        ("only_structured", r#"{"content":[{"type":"text","text":"{\"k\":1}"}],"structuredContent":{"k":1}}"#),
-        ("bad_text", r#"{"content":[{"type":"text","text":"`bad_text` returned a malformed result: content[0].text must be a string, not a number"}],"isError":true}"#),
-        ("bad_type", r#"{"content":[{"type":"text","text":"`bad_type` returned a malformed result: content[0].type `txt` is unknown, did you mean `text`?"}],"isError":true}"#),
-        ("bad_content", r#"{"content":[{"type":"text","text":"`bad_content` returned a malformed result: `content` must be a list, not a string"}],"isError":true}"#),
+        (
+            "only_structured",
+            r#"{"content":[{"type":"text","text":"{\"k\":1}"}],"structuredContent":{"k":1}}"#,
+        ),
+        (
+            "bad_text",
+            r#"{"content":[{"type":"text","text":"`bad_text` returned a malformed result: content[0].text must be a string, not a number"}],"isError":true}"#,
+        ),
+        (
+            "bad_type",
+            r#"{"content":[{"type":"text","text":"`bad_type` returned a malformed result: content[0].type `txt` is unknown, did you mean `text`?"}],"isError":true}"#,
+        ),
+        (
+            "bad_content",
+            r#"{"content":[{"type":"text","text":"`bad_content` returned a malformed result: `content` must be a list, not a string"}],"isError":true}"#,
+        ),
         ("error", r#"{"content":[{"type":"text","text":"no"}],"isError":true}"#),
-        ("checked", r#"{"content":[{"type":"text","text":"`checked` returned a result that does not match its output schema: structuredContent/n: \"x\" is not of type \"integer\""}],"isError":true}"#),
-        ("nan", r#"{"content":[{"type":"text","text":"the result at $.x[0]: JSON has no `nan`"}],"isError":true}"#),
+        (
+            "checked",
+            r#"{"content":[{"type":"text","text":"`checked` returned a result that does not match its output schema: structuredContent/n: \"x\" is not of type \"integer\""}],"isError":true}"#,
+        ),
+        (
+            "nan",
+            r#"{"content":[{"type":"text","text":"the result at $.x[0]: JSON has no `nan`"}],"isError":true}"#,
+        ),
         ("nested", r#"{"content":[{"type":"text","text":"hello"}]}"#),
-        ("nested_unknown", r#"{"content":[{"type":"text","text":"Unknown tool: nope. Did you mean `none`?"}],"isError":true}"#),
-        ("for_ever", r#"{"content":[{"type":"text","text":"tools call each other more than 8 deep"}],"isError":true}"#),
+        (
+            "nested_unknown",
+            r#"{"content":[{"type":"text","text":"Unknown tool: nope. Did you mean `none`?"}],"isError":true}"#,
+        ),
+        (
+            "for_ever",
+            r#"{"content":[{"type":"text","text":"tools call each other more than 8 deep"}],"isError":true}"#,
+        ),
     ] {
         assert_eq!(server.call(tool, json!({})).to_string(), expected, "{tool}");
     }

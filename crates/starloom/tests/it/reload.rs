@@ -30,7 +30,8 @@ fn files_come_change_break_move_and_go() {
 
     // Saved the way editors do: written beside, then renamed over.
     folder.write("tools/.a.star.swp", &tool("alpha2", "2"));
-    std::fs::rename(folder.path().join("tools/.a.star.swp"), folder.path().join("tools/a.star")).expect("rename");
+    std::fs::rename(folder.path().join("tools/.a.star.swp"), folder.path().join("tools/a.star"))
+        .expect("rename");
     server.list_changed();
     assert_eq!(server.tool_names(), ["alpha2", "beta"]);
 
@@ -65,7 +66,10 @@ fn what_a_file_is_made_of_reloads_it() {
     let folder = Folder::new(&[
         ("ext/lib/names.star", "NAME = \"one\"\n"),
         ("ext/words.json", "[\"un\"]"),
-        ("ext/a.star", "load(\"lib/names.star\", \"NAME\")\nWORDS = data.load_json(\"words.json\")\ndef show():\n    \"\"\"S.\"\"\"\n    return [NAME] + WORDS\n"),
+        (
+            "ext/a.star",
+            "load(\"lib/names.star\", \"NAME\")\nWORDS = data.load_json(\"words.json\")\ndef show():\n    \"\"\"S.\"\"\"\n    return [NAME] + WORDS\n",
+        ),
     ]);
     let mut server = Server::ready(&folder, &["ext"]);
     assert_eq!(server.call_text("show", json!({})), "[\"one\",\"un\"]");
@@ -82,7 +86,8 @@ fn what_a_file_is_made_of_reloads_it() {
 
 #[test]
 fn a_running_call_finishes_on_the_version_it_started_with() {
-    let folder = Folder::new(&[("a.star", "def slow():\n    \"\"\"S.\"\"\"\n    sleep(0.5)\n    return \"old\"\n")]);
+    let folder =
+        Folder::new(&[("a.star", "def slow():\n    \"\"\"S.\"\"\"\n    sleep(0.5)\n    return \"old\"\n")]);
     let mut server = Server::ready(&folder, &["."]);
     assert_eq!(server.tool_names(), ["slow"]);
     let running = server.send_request("tools/call", json!({"name": "slow"}));
@@ -94,7 +99,8 @@ fn a_running_call_finishes_on_the_version_it_started_with() {
 
 #[test]
 fn notify_changed_announces_without_a_change() {
-    let folder = Folder::new(&[("a.star", "def poke():\n    \"\"\"P.\"\"\"\n    notify_changed(\"tools\")\n")]);
+    let folder =
+        Folder::new(&[("a.star", "def poke():\n    \"\"\"P.\"\"\"\n    notify_changed(\"tools\")\n")]);
     let mut server = Server::ready(&folder, &["."]);
     server.send_request("tools/call", json!({"name": "poke"}));
     server.list_changed();

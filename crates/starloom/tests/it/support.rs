@@ -72,8 +72,13 @@ pub struct Ran {
 
 impl Ran {
     fn new(output: Output, folder: &Path) -> Ran {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&folder.display().to_string(), "$DIR");
-        Ran { code: output.status.code().unwrap_or(-1), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+        let text =
+            |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&folder.display().to_string(), "$DIR");
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        }
     }
 
     /// Exit code, stdout and stderr in one text, for snapshots.
@@ -133,10 +138,6 @@ impl Server {
         let answer = self.request("initialize", params);
         self.send_line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         answer
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     pub fn send_line(&mut self, line: &str) {

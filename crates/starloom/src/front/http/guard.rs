@@ -35,10 +35,11 @@ impl Guard {
         match text(header::ORIGIN) {
             None => None,
             Some(origin) => {
-                let local = origin.split_once("://").is_some_and(|(scheme, host)| {
-                    matches!(scheme, "http" | "https") && is_loopback(host)
-                });
-                let known = self.origins.iter().any(|known| known == "*" || known.eq_ignore_ascii_case(origin));
+                let local = origin
+                    .split_once("://")
+                    .is_some_and(|(scheme, host)| matches!(scheme, "http" | "https") && is_loopback(host));
+                let known =
+                    self.origins.iter().any(|known| known == "*" || known.eq_ignore_ascii_case(origin));
                 (!local && !known)
                     .then(|| format!("origin `{origin}` may not call this server; see `http.allowedOrigins`"))
             }
@@ -78,7 +79,10 @@ mod tests {
     use axum::http::HeaderValue;
 
     fn check(host: &str, origin: Option<&str>, admitted: bool) {
-        let guard = Guard { hosts: vec!["tools.example".to_owned()], origins: vec!["https://app.example".to_owned()] };
+        let guard = Guard {
+            hosts: vec!["tools.example".to_owned()],
+            origins: vec!["https://app.example".to_owned()],
+        };
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_str(host).expect("host"));
         if let Some(origin) = origin {

@@ -49,7 +49,12 @@ impl Sessions {
     pub fn add(&self, session: Arc<Session>) -> Option<String> {
         let mut table = self.table();
         if table.len() >= MAX_SESSIONS {
-            table.retain(|_, session| session.idle() < IDLE || { session.end(); false });
+            table.retain(|_, session| {
+                session.idle() < IDLE || {
+                    session.end();
+                    false
+                }
+            });
             if table.len() >= MAX_SESSIONS {
                 return None;
             }
