@@ -71,7 +71,7 @@ fn list_and_status_show_every_source_with_its_state() {
         --- stderr
 
         bad (failed):
-        error: Parse error: unexpected symbol ':', expected one of identifier, '*', '**', '/'
+        error: Parse error: unexpected symbol ':', expected identifier
           --> extensions/bad.star:1:7
            |
          1 | def f(:
@@ -82,7 +82,7 @@ fn list_and_status_show_every_source_with_its_state() {
         exit 1
         --- stdout
         bad   failed     0 tools  extensions/bad.star
-            error: Parse error: unexpected symbol ':', expected one of identifier, '*', '**', '/'
+            error: Parse error: unexpected symbol ':', expected identifier
               --> extensions/bad.star:1:7
                |
              1 | def f(:
@@ -157,10 +157,10 @@ fn check_says_what_the_server_would_say_and_more() {
            |            ^^^^
 
         error[type]: Expected type `str` but got `int`
-          --> extensions/a.star:3:12
+          --> extensions/a.star:3:5
            |
          3 |     return x
-           |            ^
+           |     ^^^^^^^^
 
         warning[unknown-type]: parameter `n`: unknown type `strng`, served as string
           --> extensions/b.star:4:13
@@ -170,7 +170,7 @@ fn check_says_what_the_server_would_say_and_more() {
         hint: did you mean `string`?
 
         --- stderr
-        3 files checked: 2 errors, 1 warnings
+        3 files checked: 2 errors, 1 warning
     "#]];
     expected.assert_eq(&ran.all());
     // The same facts for programs.

@@ -107,13 +107,21 @@ def test_two():
         ],
         &[],
         expect![[r#"
-            exit 0
+            exit 1
             --- stdout
             ok      extensions/a_test.star: 3 passed
             empty   extensions/c_test.star: no functions `test_*`
+            FAILED  extensions/lib/d_test.star: 1 failed
+              FAILED test_never
+                error: 
+                  --> extensions/lib/d_test.star:2:5
+                   |
+                 2 |     fail()
+                   |     ^^^^^^
+
             ok      extensions/sub/b_test.star: 1 skipped
               skipped test_skipped: not on mondays
-            3 passed, 0 failed, 1 skipped in 0 s
+            3 passed, 1 failed, 1 skipped in 0 s
             --- stderr
         "#]],
     );
