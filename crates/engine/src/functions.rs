@@ -4,6 +4,7 @@ use starlark::codemap::FileSpan;
 use starlark::docs::{DocFunction, DocItem, DocMember};
 use starlark::environment::{FrozenModule, Module};
 use starlark::syntax::AstModule;
+use starlark::typing::{Ty, TyBasic};
 use starlark::values::{OwnedFrozenValue, Value};
 use starlark_syntax::syntax::ast::{AstStmt, StmtP};
 
@@ -116,7 +117,7 @@ pub(crate) fn extension_of_functions(
             warnings.push(Finding::warning("no-docstring", error.at_span(&span)));
             continue;
         }
-        match tool_of_function(name, &docs, function, &span) {
+        match tool_of_function(name, &docs, function, module, &span) {
             Ok(tool) => tools.push(tool),
             Err(error) => errors.push(error),
         }
@@ -134,6 +135,7 @@ fn tool_of_function(
     name: String,
     docs: &DocFunction,
     function: OwnedFrozenValue,
+    module: &FrozenModule,
     span: &FileSpan,
 ) -> Result<Tool, ScriptError> {
     if let Some(positional) = docs.params.pos_only.first() {
@@ -145,10 +147,23 @@ fn tool_of_function(
     }
     let mut properties = JsonObject::new();
     let mut required = Vec::new();
-    let mut floats = Vec::new();
+    let (mut floats, mut enums) = (Vec::new(), Vec::new());
     for parameter in docs.params.pos_or_named.iter().chain(&docs.params.named_only) {
         let annotation = annotation(&parameter.typ);
         let mut schema = annotation.schema;
+        if let Some(type_name) = custom_type(&parameter.typ) {
+            let Some((constructor, members)) = enumeration(type_name, module) else {
+                let message = format!(
+                    "`{name}`: JSON cannot carry a `{type_name}`, so `{}` cannot be one",
+                    parameter.name
+                );
+                let error = ScriptError::new(ErrorKind::Declaration, message)
+                    .with_hint("take a dict or a list and build the value from it");
+                return Err(error.at_span(span));
+            };
+            schema = enum_schema(members, annotation.may_be_none);
+            enums.push((parameter.name.clone(), constructor));
+        }
         if let Some(widen) = annotation.widen {
             floats.push((parameter.name.clone(), widen));
         }
@@ -185,9 +200,39 @@ fn tool_of_function(
         meta: None,
         timeout: None,
         strict_args: docs.params.kwargs.is_none(),
-        handler: Handler { function, convention: Convention::Named { floats }, wraps_result: wraps },
+        handler: Handler { function, convention: Convention::Named { floats, enums }, wraps_result: wraps },
         location: locate(span).0,
     })
+}
+
+/// The name of a type the file itself made: an enum or a record.
+fn custom_type(ty: &Ty) -> Option<&str> {
+    ty.iter_union().iter().find_map(|basic| match basic {
+        TyBasic::Custom(_) => basic.as_name(),
+        _ => None,
+    })
+}
+
+/// An `enum(…)` by its name in the file: what makes a member of a text, and the texts.
+fn enumeration(name: &str, module: &FrozenModule) -> Option<(OwnedFrozenValue, Vec<Json>)> {
+    let (constructor, _) = module.get_any_visibility(name).ok()?;
+    let members = Module::with_temp_heap(|temporary| {
+        let heap = temporary.heap();
+        let members = heap.access_owned_frozen_value(&constructor).iterate(heap).ok()?;
+        members.map(|member| crate::convert::from_starlark(member, heap).ok()).collect::<Option<Vec<_>>>()
+    })?;
+    (!members.is_empty()).then_some((constructor, members))
+}
+
+fn enum_schema(mut members: Vec<Json>, may_be_none: bool) -> JsonObject {
+    let mut schema = JsonObject::new();
+    if may_be_none {
+        members.push(Json::Null);
+    } else if members.iter().all(Json::is_string) {
+        schema.insert("type".to_owned(), Json::from("string"));
+    }
+    schema.insert("enum".to_owned(), Json::Array(members));
+    schema
 }
 
 fn described(docs: &starlark::docs::DocString) -> String {

@@ -24,12 +24,13 @@ pub struct Handler {
 }
 
 /// How arguments reach the function.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Convention {
     /// One dict, as `Tool` handlers take it.
     Dict,
     /// By name, as a plain function takes them. `floats` are those with a `float` in their annotation.
-    Named { floats: Vec<(String, Widen)> },
+    /// `enums` are those that take a member of an `enum`, with what makes one of a text.
+    Named { floats: Vec<(String, Widen)>, enums: Vec<(String, OwnedFrozenValue)> },
     /// No arguments, as tests take them.
     Nothing,
 }
@@ -93,7 +94,7 @@ impl Handler {
                 eval.eval_function(function, &[dict], &[])
             }
             (Convention::Named { .. }, Arguments::None) => eval.eval_function(function, &[], &[]),
-            (Convention::Named { floats }, Arguments::Object(object)) => {
+            (Convention::Named { floats, enums }, Arguments::Object(object)) => {
                 let mut named: Vec<(&str, Value)> = Vec::with_capacity(object.len());
                 for (name, json) in object {
                     let value = match floats.iter().find(|(known, _)| known == name) {
@@ -101,6 +102,14 @@ impl Handler {
                         None => to_starlark(json, heap),
                     }
                     .map_err(conversion)?;
+                    let value = match enums.iter().find(|(known, _)| known == name) {
+                        Some((_, make)) if !json.is_null() => {
+                            let make = heap.access_owned_frozen_value(make);
+                            eval.eval_function(make, &[value], &[])
+                                .map_err(|error| ScriptError::from_starlark(error, Some(watch)))?
+                        }
+                        _ => value,
+                    };
                     named.push((name, value));
                 }
                 eval.eval_function(function, &[], &named)

@@ -145,3 +145,24 @@ fn errors_point_at_the_authors_line() {
     "#]]
     .assert_eq(&error.render());
 }
+
+#[test]
+fn plain_functions_take_what_their_annotations_say() {
+    let source = r#"
+Unit = enum("kg", "lb")
+Point = record(x = int, y = int)
+
+def run(unit: Unit, weights: list[float], names: dict[str, float] = {}, other: Unit | None = None) -> str:
+    """Runs."""
+    return f"{unit.value} {weights} {names} {other}"
+"#;
+    let loaded = load(source).unwrap_or_else(|errors| panic!("{}", errors[0].render()));
+    let schema = serde_json::to_string(&loaded.extension.tools[0].input_schema["properties"]).expect("json");
+    expect_test::expect![[r#"{"unit":{"type":"string","enum":["kg","lb"]},"weights":{"type":"array","items":{"type":"number"}},"names":{"type":"object","additionalProperties":{"type":"number"},"default":{}},"other":{"enum":["kg","lb",null],"default":null}}"#]]
+    .assert_eq(&schema);
+    let result = call(source, json!({"unit": "lb", "weights": [1, 2.5], "names": {"a": 3}, "other": null}));
+    assert_eq!(result.expect("runs"), json!("lb [1.0, 2.5] {\"a\": 3.0} None"));
+    let errors = load("Point = record(x = int)\ndef run(p: Point):\n    \"\"\"R.\"\"\"\n    return 1\n")
+        .expect_err("a record");
+    assert_eq!(errors[0].one_line(), "x.star:2:5: `run`: JSON cannot carry a `Point`, so `p` cannot be one");
+}

@@ -103,25 +103,18 @@ def test_two():
             ),
             ("extensions/sub/b_test.star", "def test_skipped():\n    testing.skip(\"not on mondays\")\n"),
             ("extensions/c_test.star", "x = 1\n"),
-            ("extensions/lib/d_test.star", "def test_never():\n    fail()\n"),
+            ("extensions/lib/d_test.star", "def test_helper():\n    testing.is_true(True)\n"),
         ],
         &[],
         expect![[r#"
-            exit 1
+            exit 0
             --- stdout
             ok      extensions/a_test.star: 3 passed
             empty   extensions/c_test.star: no functions `test_*`
-            FAILED  extensions/lib/d_test.star: 1 failed
-              FAILED test_never
-                error: 
-                  --> extensions/lib/d_test.star:2:5
-                   |
-                 2 |     fail()
-                   |     ^^^^^^
-
+            ok      extensions/lib/d_test.star: 1 passed
             ok      extensions/sub/b_test.star: 1 skipped
               skipped test_skipped: not on mondays
-            3 passed, 1 failed, 1 skipped in 0 s
+            4 passed, 0 failed, 1 skipped in 0 s
             --- stderr
         "#]],
     );
