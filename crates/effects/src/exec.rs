@@ -37,6 +37,7 @@ impl From<ExecError> for EffectError {
     }
 }
 
+#[inline(never)]
 pub(crate) fn run(scope: &Scope, request: ExecRequest) -> Result<Json, EffectError> {
     scope.grants.check_exec(&request.command)?;
     let timeout = timeout_from(request.timeout, scope.services.options.exec_timeout)?;

@@ -96,6 +96,7 @@ pub fn preview_http(grants: &Grants, request: HttpRequest) -> Result<JsonObject,
     Ok(hop.to_json())
 }
 
+#[inline(never)]
 pub(crate) fn request(scope: &Scope, request: HttpRequest) -> Result<Json, EffectError> {
     let options = &scope.services.options;
     let timeout = timeout_from(request.timeout, options.http_timeout)?;

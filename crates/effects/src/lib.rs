@@ -37,6 +37,9 @@ pub use crate::scope::Scope;
 /// Performs one effect on the calling thread, which it may block.
 ///
 /// `Log`, `CallTool`, `NotifyChanged` and `Testing` are the server's and the test runner's business.
+///
+/// What it calls is `inline(never)`: a thread that only sleeps would otherwise hold the stack that all the
+/// others need, a hundred kilobytes of it, and there may be a thousand such threads.
 pub fn perform(scope: &Scope, effect: Effect) -> Result<Json, EffectError> {
     if scope.is_stopped() {
         return Err(EffectError::Stopped);

@@ -29,6 +29,7 @@ const DESCRIBE_TABLE: &str = "SELECT column_name::text, data_type::text, is_null
 /// How much later than us the server gives up by itself, should our word to it get lost.
 const SERVER_SLACK: Duration = Duration::from_millis(500);
 
+#[inline(never)]
 pub(crate) fn run(
     scope: &Scope,
     connection: &str,

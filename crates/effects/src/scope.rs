@@ -49,6 +49,8 @@ impl Scope<'_> {
 
     /// Runs `work` on this thread, until the call has to end.
     pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> Result<T, EffectError> {
+        // On the heap: futures of drivers are large, and so would be the stack of every waiting thread.
+        let work = Box::pin(work);
         self.runtime.block_on(async {
             tokio::select! {
                 biased;

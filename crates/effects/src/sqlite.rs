@@ -53,6 +53,7 @@ impl From<SqliteError> for EffectError {
     }
 }
 
+#[inline(never)]
 pub(crate) fn run(scope: &Scope, path: &str, operation: SqlOperation) -> Result<Json, EffectError> {
     let access = match operation {
         SqlOperation::Execute { .. } => Access::Write,

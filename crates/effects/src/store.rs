@@ -56,6 +56,7 @@ impl Store {
     }
 }
 
+#[inline(never)]
 pub(crate) fn run(scope: &Scope, operation: StoreOperation) -> Result<Json, EffectError> {
     let source = &scope.grants.source;
     let limit = scope.services.options.max_rows;
