@@ -3,7 +3,6 @@
 use starlark::collections::SmallMap;
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::dict::AllocDict;
 use starlark::values::list::AllocList;
 use starlark::values::none::{NoneOr, NoneType};
@@ -12,6 +11,7 @@ use starlark::values::structs::AllocStruct;
 use starlark::values::tuple::UnpackTuple;
 use starlark::values::typing::StarlarkNever;
 use starlark::values::{StringValue, Value};
+use starloom_builtins_macro::builtins;
 
 use crate::context::{argument_json, perform, perform_value, try_call};
 use crate::convert::{alloc_dict, check_printable};
@@ -48,7 +48,7 @@ fn with_optional<'v>(
     eval.heap().alloc(AllocDict(required.iter().copied().chain(given)))
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// The value as text; a string stays as it is.
     #[starlark(as_type = StarlarkStr)]

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use starlark::docs::markdown::render_doc_item_no_link;
-use starlark::docs::{DocItem, DocMember, DocModule, DocString, DocType};
+use starlark::docs::{DocItem, DocMember, DocModule, DocString, DocStringKind, DocType};
 
 use crate::globals::{Vocabulary, build};
 use crate::guard::is_guard_name;
 use crate::modules::{MODULES, TEST_MODULES};
+use crate::{builtins, values};
 
 /// Markdown of every builtin a script can use: functions, types, then the modules.
 pub fn builtin_reference() -> String {
@@ -28,7 +29,9 @@ pub fn builtin_reference() -> String {
     out.push_str("\n## Functions\n");
     for (name, item) in &globals {
         if let DocItem::Member(DocMember::Function(function)) = item {
-            write_member(&mut out, "###", name, item, &function.docs);
+            let docs =
+                ours(name, builtins::DOCS.iter().chain(values::DOCS)).or_else(|| function.docs.clone());
+            write_member(&mut out, "###", name, item, &docs);
         }
     }
     out.push_str("\n## Constants\n\n");
@@ -43,22 +46,32 @@ pub fn builtin_reference() -> String {
             write_type(&mut out, name, kind);
         }
     }
-    let ours = MODULES.iter().chain(&TEST_MODULES).map(|module| (module.name, module.summary));
-    for (name, summary) in ours.chain([("typing", "Names for type annotations.")]) {
+    let modules =
+        MODULES.iter().chain(&TEST_MODULES).map(|module| (module.name, module.summary, module.docs));
+    for (name, summary, docs) in modules.chain([("typing", "Names for type annotations.", &[][..])]) {
         let found = globals.iter().find(|(known, _)| *known == name);
         if let Some((_, DocItem::Module(module))) = found {
-            write_module(&mut out, name, summary, module);
+            write_module(&mut out, name, summary, module, docs);
         }
     }
     out
 }
 
-fn write_module(out: &mut String, name: &str, summary: &str, module: &DocModule) {
+type Docs = (&'static str, &'static str);
+
+/// The docs of a builtin of ours, which the interpreter never sees.
+fn ours<'a>(name: &str, mut docs: impl Iterator<Item = &'a Docs>) -> Option<DocString> {
+    let (_, text) = docs.find(|(known, _)| *known == name)?;
+    DocString::from_docstring(DocStringKind::Rust, text)
+}
+
+fn write_module(out: &mut String, name: &str, summary: &str, module: &DocModule, docs: &[Docs]) {
     let _ = write!(out, "\n## Module `{name}`\n\n{summary}\n");
     let mut members: Vec<(&String, &DocItem)> = module.members.iter().collect();
     members.sort_by_key(|(member, _)| *member);
     for (member, item) in members {
-        write_member(out, "###", &format!("{name}.{member}"), item, &item.get_doc_string().cloned());
+        let docs = ours(member, docs.iter()).or_else(|| item.get_doc_string().cloned());
+        write_member(out, "###", &format!("{name}.{member}"), item, &docs);
     }
 }
 
@@ -67,7 +80,7 @@ fn write_type(out: &mut String, name: &str, kind: &DocType) {
     if let Some(constructor) = &kind.constructor {
         let item = DocItem::Member(DocMember::Function(constructor.clone()));
         let _ = write!(out, "\n```python\n{}\n```\n", signature(name, &item));
-        write_docs(out, &constructor.docs);
+        write_docs(out, &ours(name, builtins::DOCS.iter()).or_else(|| constructor.docs.clone()));
     }
     write_docs(out, &kind.docs);
     let mut members: Vec<(&String, &DocMember)> = kind.members.iter().collect();
@@ -148,10 +161,10 @@ mod tests {
             };
             for (name, item) in &docs.members {
                 let DocItem::Member(DocMember::Function(function)) = item else { continue };
-                let name = format!("{}.{name}", module.name);
+                let (short, name) = (name.clone(), format!("{}.{name}", module.name));
                 assert!(reference.contains(&format!("\n### `{name}`\n\n```python\n{name}(")), "{name}");
                 let details =
-                    function.docs.as_ref().unwrap_or_else(|| panic!("{name} has no docs")).details.clone();
+                    ours(&short, module.docs.iter()).unwrap_or_else(|| panic!("{name} has no docs")).details;
                 let (_, documented) = split_parameters(details.as_deref().unwrap_or(""));
                 let documented: Vec<&str> = documented.iter().map(|(name, _)| name.as_str()).collect();
                 for parameter in function.params.regular_params() {

@@ -4,11 +4,11 @@
 use starlark::codemap::FileSpan;
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::Value;
 use starlark::values::dict::AllocDict;
 use starlark::values::list::AllocList;
 use starlark::values::none::NoneOr;
+use starloom_builtins_macro::builtins;
 
 use crate::context::Context;
 
@@ -29,7 +29,7 @@ fn declared<'v>(
     eval.heap().alloc(AllocDict(always.iter().copied().chain(given)))
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// What `describe_extension()` returns: a named set of tools and what they may reach.
     ///

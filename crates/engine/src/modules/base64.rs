@@ -4,8 +4,8 @@ use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD, URL_SAFE_NO_PAD};
 use base64::engine::{DecodePaddingMode, Engine as _};
 use starlark::environment::GlobalsBuilder;
-use starlark::starlark_module;
 use starlark::values::Value;
+use starloom_builtins_macro::builtins;
 
 use super::arguments::bytes_of;
 
@@ -35,7 +35,7 @@ fn utf8(function: &str, bytes: Vec<u8>) -> anyhow::Result<String> {
     })
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// The base64 of a string's UTF-8 or of bytes, with padding.
     ///

@@ -7,8 +7,8 @@ use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 use starlark::environment::GlobalsBuilder;
-use starlark::starlark_module;
 use starlark::values::Value;
+use starloom_builtins_macro::builtins;
 
 use super::arguments::bytes_of;
 
@@ -52,7 +52,7 @@ fn fingerprint(what: &str, value: Value) -> anyhow::Result<hmac::digest::CtOutpu
     Ok(mac.finalize())
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// The SHA-256 digest.
     ///

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use starlark::collections::SmallMap;
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::Value;
 use starlark::values::dict::{Dict, DictRef};
 use starlark::values::list::{AllocList, ListRef};
 use starlark::values::none::NoneOr;
 use starlark::values::tuple::TupleRef;
+use starloom_builtins_macro::builtins;
 
 use crate::builtins::printable;
 use crate::context::{Output, Rounds};
@@ -137,7 +137,7 @@ fn write_rows<'v>(
     writer.into_inner().map_err(|error| anyhow::anyhow!("csv.encode: {}", error.error()))?.into_text()
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// The rows of a table: a list of dicts by column name, or of lists without a header.
     ///

@@ -2,8 +2,8 @@
 
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::Value;
+use starloom_builtins_macro::builtins;
 
 use crate::Json;
 use crate::context::perform;
@@ -19,7 +19,7 @@ fn read(function: &str, path: &str, eval: &Evaluator) -> anyhow::Result<String> 
     }
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// The value of a JSON file below the source's root. The tools reload when it changes.
     ///

@@ -2,14 +2,14 @@
 
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::Value;
+use starloom_builtins_macro::builtins;
 
 use crate::Json;
 use crate::context::perform;
 use crate::effect::Effect;
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// The variable's value, or `default` when it is unset.
     ///

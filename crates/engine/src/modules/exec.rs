@@ -3,16 +3,16 @@
 use starlark::collections::SmallMap;
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::Value;
 use starlark::values::float::UnpackFloat;
 use starlark::values::none::NoneOr;
+use starloom_builtins_macro::builtins;
 
 use crate::builtins::printable;
 use crate::context::perform_value;
 use crate::effect::{Effect, ExecRequest};
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// Runs a command and returns `{"stdout", "stderr", "exit_code", "success", "timed_out"}`.
     ///

@@ -4,11 +4,11 @@ use fuzzy_matcher::FuzzyMatcher;
 use fuzzy_matcher::skim::SkimMatcherV2;
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::list::AllocList;
 use starlark::values::none::NoneOr;
+use starloom_builtins_macro::builtins;
 
 use crate::context::Rounds;
 use crate::convert::alloc_dict;
@@ -112,7 +112,7 @@ fn searched_text(item: Value, fields: &Fields) -> Option<String> {
     Some(texts.join(" "))
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// The items that match a query, best first. Letters must occur in order, not side by side.
     ///

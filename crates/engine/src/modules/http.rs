@@ -4,10 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::Value;
 use starlark::values::float::UnpackFloat;
 use starlark::values::none::NoneOr;
+use starloom_builtins_macro::builtins;
 
 use super::arguments::{pairs, seconds};
 use crate::builtins::printable;
@@ -159,7 +159,7 @@ fn answer<'v>(answer: Json, eval: &Evaluator<'v, '_, '_>) -> anyhow::Result<Valu
     Ok(alloc_dict(heap, entries))
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// Sends a GET request.
     ///

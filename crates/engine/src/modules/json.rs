@@ -3,14 +3,14 @@
 use serde::Serialize;
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::Value;
+use starloom_builtins_macro::builtins;
 
 use crate::Json;
 use crate::context::{Output, argument_json};
 use crate::convert::to_starlark;
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// The value as JSON text, compact unless `indent` is given.
     ///

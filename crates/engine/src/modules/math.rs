@@ -3,10 +3,10 @@
 use num_bigint::{BigInt, Sign};
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::Value;
 use starlark::values::float::UnpackFloat;
 use starlark::values::none::NoneOr;
+use starloom_builtins_macro::builtins;
 
 use super::arguments::Number;
 use crate::context::Rounds;
@@ -68,7 +68,7 @@ fn defined(result: f64, arguments: &[f64], problem: &str) -> anyhow::Result<f64>
     Ok(result)
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     const pi: f64 = std::f64::consts::PI;
     const e: f64 = std::f64::consts::E;

@@ -2,10 +2,10 @@
 
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::Value;
 use starlark::values::float::UnpackFloat;
 use starlark::values::none::NoneOr;
+use starloom_builtins_macro::builtins;
 
 use super::arguments::seconds;
 use super::sql::sql_params;
@@ -36,7 +36,7 @@ fn positional<'v>(
     }
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// Runs a query and returns its rows as a list of dicts.
     ///

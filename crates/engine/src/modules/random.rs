@@ -5,10 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use num_bigint::{BigInt, BigUint, Sign};
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::list::AllocList;
+use starloom_builtins_macro::builtins;
 
 use crate::context::{Rounds, perform};
 use crate::effect::Effect;
@@ -84,7 +84,7 @@ impl<'a, 'v, 'e, 'x> Source<'a, 'v, 'e, 'x> {
     }
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// An integer from `low` to `high`, both included, each as likely as the others.
     ///

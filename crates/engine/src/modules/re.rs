@@ -6,11 +6,11 @@ use std::rc::Rc;
 use regex::{Captures, Regex, RegexBuilder};
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::dict::AllocDict;
 use starlark::values::list::AllocList;
 use starlark::values::structs::AllocStruct;
 use starlark::values::{Heap, Value};
+use starloom_builtins_macro::builtins;
 
 use crate::context::{Output, Rounds};
 
@@ -222,7 +222,7 @@ fn group(name: &str, regex: &Regex) -> anyhow::Result<usize> {
     index.ok_or_else(|| anyhow::anyhow!("re.sub: the pattern `{regex}` has no group `{name}`"))
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// The match at the beginning of the text, or `None`.
     ///

@@ -2,9 +2,9 @@
 
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::Value;
 use starlark::values::none::NoneOr;
+use starloom_builtins_macro::builtins;
 
 use super::sql::sql_params;
 use crate::context::perform_value;
@@ -14,7 +14,7 @@ fn run<'v>(path: &str, operation: SqlOperation, eval: &Evaluator<'v, '_, '_>) ->
     perform_value(eval, Effect::Sqlite { path: path.to_owned(), operation })
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// Runs a query on a database opened for reading and returns its rows as a list of dicts.
     ///

@@ -2,10 +2,10 @@
 
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::float::UnpackFloat;
 use starlark::values::none::{NoneOr, NoneType};
 use starlark::values::{UnpackValue, Value};
+use starloom_builtins_macro::builtins;
 
 use super::arguments::seconds;
 use crate::Json;
@@ -25,7 +25,7 @@ fn checked_key(function: &str, key: &str) -> anyhow::Result<String> {
     Ok(key.to_owned())
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// The value kept under a key, or `default` when there is none.
     ///

@@ -6,13 +6,13 @@ use starlark::collections::SmallMap;
 use starlark::docs::{DocItem, DocMember};
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::dict::DictRef;
 use starlark::values::float::UnpackFloat;
 use starlark::values::none::{NoneOr, NoneType};
 use starlark::values::tuple::{TupleRef, UnpackTuple};
 use starlark::values::typing::StarlarkNever;
 use starlark::values::{UnpackValue, Value};
+use starloom_builtins_macro::builtins;
 
 use self::show::{compared, shown};
 use super::arguments::Number;
@@ -120,7 +120,7 @@ fn case_title(index: usize, case: Value) -> String {
     }
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// Fails unless both values are equal. Shows where they differ.
     ///

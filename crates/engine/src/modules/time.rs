@@ -8,9 +8,9 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{Timestamp, Zoned};
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::Value;
 use starlark::values::none::NoneOr;
+use starloom_builtins_macro::builtins;
 
 use super::arguments::Number;
 use crate::Json;
@@ -97,7 +97,7 @@ fn parse_as(text: &str, format: &str, zone: TimeZone) -> anyhow::Result<Timestam
     in_zone("parse", text, parsed.to_datetime().map_err(incomplete)?, zone)
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// Seconds since the Unix epoch.
     fn now<'v>(eval: &mut Evaluator<'v, '_, '_>) -> anyhow::Result<i64> {

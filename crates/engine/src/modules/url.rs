@@ -3,9 +3,9 @@
 use starlark::collections::SmallMap;
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::Value;
 use starlark::values::none::NoneOr;
+use starloom_builtins_macro::builtins;
 use url::Url;
 use url::form_urlencoded;
 
@@ -52,7 +52,7 @@ fn percent_decode(text: &str) -> Vec<u8> {
     out
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// The parts of a URL: `{"scheme", "host", "port", "path", "query", "fragment", "username"}`.
     ///

@@ -8,10 +8,10 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 use starlark::collections::SmallMap;
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
-use starlark::starlark_module;
 use starlark::values::dict::Dict;
 use starlark::values::list::AllocList;
 use starlark::values::{Heap, Value};
+use starloom_builtins_macro::builtins;
 
 use crate::Json;
 use crate::context::{Output, Rounds, argument_json};
@@ -451,7 +451,7 @@ fn is_block(text: &str) -> bool {
         })
 }
 
-#[starlark_module]
+#[builtins]
 pub(crate) fn register(globals: &mut GlobalsBuilder) {
     /// The value as YAML text, one key or item a line.
     ///
