@@ -13,24 +13,25 @@ pub enum Vocabulary {
     Test,
 }
 
-/// Most of the time goes into the docs of the builtins, which the interpreter reads at once; so the
-/// modules are made beside the rest. A start should not wait for its reference manual.
+/// Most of the time goes into the docs of types and functions, which the interpreter reads at once; so the
+/// language's own names and ours are made side by side. A start should not wait for its reference manual.
 pub(crate) fn build(vocabulary: Vocabulary) -> Globals {
     std::thread::scope(|scope| {
-        let modules = scope
-            .spawn(|| GlobalsBuilder::new().with(|builder| modules::register(builder, vocabulary)).build());
-        let mut builder = builtins();
-        match modules.join() {
-            Ok(modules) => adopt(&mut builder, &modules),
+        let ours =
+            scope.spawn(|| GlobalsBuilder::new().with(|builder| register_ours(builder, vocabulary)).build());
+        let mut builder = of_the_language();
+        // Ours come last: they replace some of the language's with ones that know the limits.
+        match ours.join() {
+            Ok(ours) => adopt(&mut builder, &ours),
             // Whatever went wrong over there goes wrong here as well, or not at all.
-            Err(_) => modules::register(&mut builder, vocabulary),
+            Err(_) => register_ours(&mut builder, vocabulary),
         }
         builder.build()
     })
 }
 
-fn builtins() -> GlobalsBuilder {
-    let mut builder = GlobalsBuilder::extended_by(&[
+fn of_the_language() -> GlobalsBuilder {
+    GlobalsBuilder::extended_by(&[
         LibraryExtension::StructType,
         LibraryExtension::RecordType,
         LibraryExtension::EnumType,
@@ -41,12 +42,15 @@ fn builtins() -> GlobalsBuilder {
         LibraryExtension::Debug,
         LibraryExtension::Typing,
         LibraryExtension::SetType,
-    ]);
-    guard::register_guards(&mut builder);
-    guard::register_range(&mut builder);
-    builtins::register(&mut builder);
-    values::register(&mut builder);
-    builder
+    ])
+}
+
+fn register_ours(builder: &mut GlobalsBuilder, vocabulary: Vocabulary) {
+    guard::register_guards(builder);
+    guard::register_range(builder);
+    builtins::register(builder);
+    values::register(builder);
+    modules::register(builder, vocabulary);
 }
 
 /// Gives `builder` all names of `globals`, which stay alive with it.
