@@ -7,7 +7,7 @@ use starlark::environment::Globals;
 use starlark::syntax::AstModule;
 use starlark::typing::{AstModuleTypecheck, Interface};
 
-use crate::error::{Location, ScriptError, locate};
+use crate::error::{Location, ScriptError};
 use crate::nearest;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -74,10 +74,8 @@ pub(crate) fn lint(ast: &AstModule, globals: &Globals) -> Vec<Finding> {
             let mut error =
                 ScriptError::new(crate::ErrorKind::Name, lint.problem.clone()).at_span(&lint.location);
             if lint.short_name == "using-undefined" {
-                let (_, (line, _)) = locate(&lint.location);
                 let name = lint.original.as_str();
                 error.message = format!("`{name}` is not defined");
-                let _ = line;
                 if let Some(known) = nearest(name, names.iter().map(String::as_str)) {
                     error = error.with_hint(format!("did you mean `{known}`?"));
                 }

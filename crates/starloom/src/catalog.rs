@@ -170,6 +170,21 @@ pub struct Source {
     pub grants: Option<Arc<Grants>>,
 }
 
+impl Source {
+    /// A source that never loaded.
+    pub fn failed(id: String, path: PathBuf, error: String) -> Source {
+        Source {
+            id,
+            path,
+            version: String::new(),
+            description: String::new(),
+            state: SourceState::Failed { error },
+            tools: Vec::new(),
+            grants: None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceState {
     Loaded,

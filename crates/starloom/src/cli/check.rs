@@ -11,7 +11,7 @@ use starloom_engine::{Engine, Finding, ScriptError, Severity, Vocabulary};
 
 use super::CliError;
 use super::sources::{SourceFlags, runtime};
-use crate::catalog::{MergeError, Source, SourceState, merge};
+use crate::catalog::{MergeError, merge};
 use crate::exit;
 use crate::extensions::{Loader, ScriptFile, discover, discover_helpers, discover_tests};
 
@@ -57,15 +57,7 @@ pub fn cmd_check(args: CheckArgs) -> Result<u8, CliError> {
         match result {
             Ok(loaded) => {
                 findings.extend(loaded.warnings);
-                sources.push(Source {
-                    id: loaded.id,
-                    path: file.path.clone(),
-                    version: loaded.version,
-                    description: loaded.description,
-                    state: SourceState::Loaded,
-                    tools: loaded.tools,
-                    grants: Some(loaded.grants),
-                });
+                sources.push(loaded.source);
             }
             Err(errors) => findings.extend(errors.into_iter().map(|error| Finding::error("load", error))),
         }

@@ -8,7 +8,7 @@ use starloom_effects::{CapabilityMode, Grants, Phase, Services};
 use starloom_engine::{Engine, Files, Finding, Limits, ScriptError, Vocabulary};
 
 use super::ScriptFile;
-use crate::catalog::Tool;
+use crate::catalog::{Source, SourceState, Tool};
 use crate::host::LoadHost;
 
 /// Texts below a folder. Nothing outside of it can be reached, through links neither.
@@ -62,11 +62,7 @@ impl Files for DiskFiles {
 
 /// A file that loaded.
 pub struct LoadedFile {
-    pub id: String,
-    pub version: String,
-    pub description: String,
-    pub tools: Vec<Arc<Tool>>,
-    pub grants: Arc<Grants>,
+    pub source: Source,
     pub warnings: Vec<Finding>,
     /// Files besides itself, as paths that can be compared with file events.
     pub dependencies: BTreeSet<PathBuf>,
@@ -103,11 +99,15 @@ impl Loader {
             .collect();
         let dependencies = loaded.dependencies.iter().map(|path| absolute(&file.root.join(path))).collect();
         Ok(LoadedFile {
-            id: extension.name,
-            version: extension.version,
-            description: extension.description,
-            tools,
-            grants,
+            source: Source {
+                id: extension.name,
+                path: file.path.clone(),
+                version: extension.version,
+                description: extension.description,
+                state: SourceState::Loaded,
+                tools,
+                grants: Some(grants),
+            },
             warnings: loaded.warnings,
             dependencies,
         })

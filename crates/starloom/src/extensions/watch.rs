@@ -310,29 +310,12 @@ fn entry(file: ScriptFile, loaded: LoadedFile) -> Entry {
     for warning in &loaded.warnings {
         tracing::warn!("{}", warning.error.one_line());
     }
-    let source = Source {
-        id: loaded.id,
-        path: file.path.clone(),
-        version: loaded.version,
-        description: loaded.description,
-        state: SourceState::Loaded,
-        tools: loaded.tools,
-        grants: Some(loaded.grants),
-    };
-    Entry { file, source, dependencies: loaded.dependencies }
+    Entry { file, source: loaded.source, dependencies: loaded.dependencies }
 }
 
 fn failed_source(file: &ScriptFile, error: String) -> Source {
     let id = file.path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    Source {
-        id,
-        path: file.path.clone(),
-        version: String::new(),
-        description: String::new(),
-        state: SourceState::Failed { error },
-        tools: Vec::new(),
-        grants: None,
-    }
+    Source::failed(id, file.path.clone(), error)
 }
 
 fn report(errors: &[ScriptError]) -> String {

@@ -19,7 +19,7 @@ use axum::routing::get;
 use futures_util::stream::Stream;
 use serde_json::{Value as Json, json};
 
-use super::era::{self, HEADER_MISMATCH, UNSUPPORTED_VERSION};
+use super::era::{self, HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_VERSION};
 use super::peer::{Admission, Peer};
 use super::rpc::{
     self, INVALID_REQUEST, Id, Incoming, METHOD_NOT_FOUND, Malformed, Message, RpcError, response,
@@ -228,7 +228,8 @@ fn modern_status(outcome: &Result<Json, RpcError>) -> StatusCode {
     match outcome {
         Err(error) if error.code == METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
         Err(error)
-            if [HEADER_MISMATCH, -32021, UNSUPPORTED_VERSION, rpc::INVALID_PARAMS].contains(&error.code) =>
+            if [HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_VERSION, rpc::INVALID_PARAMS]
+                .contains(&error.code) =>
         {
             StatusCode::BAD_REQUEST
         }

@@ -8,7 +8,7 @@ use starloom_effects::{CapabilityMode, Grants, Phase};
 use starloom_engine::declare::Capabilities;
 use starloom_engine::{Loaded, ScriptError};
 
-use crate::catalog::{Catalog, MergeError, OnConflict, Source, SourceState, ToolFilter, merge};
+use crate::catalog::{Catalog, MergeError, OnConflict, Source, ToolFilter, merge};
 use crate::extensions::{LoadedFile, Loader, ScriptFile, absolute, discover};
 
 pub struct Sources {
@@ -77,9 +77,11 @@ impl Sources {
             files.insert(absolute(&tested.path));
             match &*self.extension(&tested) {
                 Ok(extension) => {
-                    lists.add(&extension.grants.capabilities);
+                    if let Some(grants) = &extension.source.grants {
+                        lists.add(&grants.capabilities);
+                    }
                     files.extend(extension.dependencies.iter().cloned());
-                    names.push(extension.id.clone());
+                    names.push(extension.source.id.clone());
                 }
                 Err(errors) => return Err(errors.clone()),
             }
@@ -155,26 +157,11 @@ fn slot<T>(slots: &Slots<T>, key: &Path) -> Slot<T> {
 
 fn source(script: &ScriptFile, extension: &Extension) -> Source {
     match extension {
-        Ok(loaded) => Source {
-            id: loaded.id.clone(),
-            path: script.path.clone(),
-            version: loaded.version.clone(),
-            description: loaded.description.clone(),
-            state: SourceState::Loaded,
-            tools: loaded.tools.clone(),
-            grants: Some(loaded.grants.clone()),
-        },
-        Err(errors) => Source {
-            id: script.relative.clone(),
-            path: script.path.clone(),
-            version: String::new(),
-            description: String::new(),
-            state: SourceState::Failed {
-                error: errors.iter().map(ScriptError::one_line).collect::<Vec<_>>().join("; "),
-            },
-            tools: Vec::new(),
-            grants: None,
-        },
+        Ok(loaded) => loaded.source.clone(),
+        Err(errors) => {
+            let error = errors.iter().map(ScriptError::one_line).collect::<Vec<_>>().join("; ");
+            Source::failed(script.relative.clone(), script.path.clone(), error)
+        }
     }
 }
 
